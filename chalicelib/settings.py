@@ -1,0 +1,65 @@
+"""Every setting, read once, with its environment variable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .kernel import limits
+from .kernel.errors import FieldError, UsageError
+
+PREFIX = "TIDEMILL_"
+
+
+class Settings(BaseModel):
+    """The settings of one installation. Each field is read from ``TIDEMILL_<FIELD>``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stage: str = Field("local", pattern=r"^[a-z0-9-]{1,20}$")
+    database_url: str = ""
+    aws_endpoint: str | None = None
+    aws_region: str = "eu-central-1"
+    api_url: str = "http://127.0.0.1:8000"
+    scheduler_shards: int = Field(1, ge=1, le=100)
+    lambda_concurrency: int = Field(10, ge=0, le=1_000)
+    container_slots: int = Field(4, ge=0, le=10_000)
+    lease_seconds: int = Field(limits.LEASE_SECONDS, ge=3)
+    beat_seconds: int = Field(limits.BEAT_SECONDS, ge=1)
+    database_connections: int = Field(1, ge=1, le=100)
+
+    def name_of(self, resource: str) -> str:
+        """The AWS name of a queue, table or bucket: ``tidemill-<stage>-<resource>``."""
+        return f"tidemill-{self.stage}-{resource}"
+
+    def pool_limits(self) -> dict[str, int]:
+        """Limits of the implicit pools of the worker kinds (scheduler.md 7.2)."""
+        return {"worker:lambda": self.lambda_concurrency, "worker:container": self.container_slots}
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings; one that contradicts another is refused here, naming its variable."""
+    source = os.environ if environment is None else environment
+    values = {name: source[PREFIX + name.upper()] for name in Settings.model_fields if PREFIX + name.upper() in source}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        fields = [FieldError(PREFIX + str(e["loc"][0]).upper(), "usage", e["msg"]) for e in error.errors()]
+        raise UsageError("; ".join(f"{f.field}: {f.message}" for f in fields), fields=fields) from None
+    check_beats(settings.lease_seconds, settings.beat_seconds)
+    return settings
+
+
+def check_beats(lease_seconds: int, beat_seconds: int) -> None:
+    """Refuse fewer than three beats per lease: one slow beat would condemn a healthy worker."""
+    if lease_seconds < 3 * beat_seconds:
+        raise UsageError.of_field(
+            "TIDEMILL_BEAT_SECONDS",
+            f"three beats must fit in a lease of {lease_seconds} s; use {lease_seconds // 3} s or less",
+        )
+
+
+WorkerKind = Literal["lambda", "container"]
