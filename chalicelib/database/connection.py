@@ -1,0 +1,135 @@
+"""Connections and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+import psycopg
+import tenacity
+from psycopg.rows import dict_row
+from psycopg.types.json import set_json_dumps
+from psycopg_pool import ConnectionPool
+
+from ..kernel.canonical import canonical_json
+from ..kernel.limits import IDLE_TRANSACTION_TIMEOUT_MS, STATEMENT_TIMEOUT_MS, WRITE_ATTEMPTS
+from .constraints import REPEATABLE, translated
+from .queries import Query
+
+Result = TypeVar("Result")
+Row = dict[str, Any]
+Connection = psycopg.Connection[Row]
+ReadNow = Callable[[Connection], datetime]
+
+_SESSION = (
+    f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c idle_in_transaction_session_timeout={IDLE_TRANSACTION_TIMEOUT_MS} "
+    "-c timezone=UTC -c default_transaction_isolation=read\\ committed"
+)
+set_json_dumps(canonical_json)
+
+
+def database_clock(connection: Connection) -> datetime:
+    """The database's own time, not fixed at transaction start as ``now()`` would be."""
+    row = connection.execute("SELECT clock_timestamp() AS now").fetchone()
+    if row is None:  # the statement returns a row or raises; this is for the type checker
+        raise psycopg.OperationalError("the database gave no time")
+    return datetime.fromisoformat(row["now"].isoformat())
+
+
+class Transaction:
+    """An open transaction and the one instant ``now`` that all its statements share."""
+
+    def __init__(self, connection: Connection, now: datetime, counted: Callable[[], None]) -> None:
+        self._connection = connection
+        self.now = now
+        self._counted = counted
+
+    def rows(self, query: Query, **parameters: object) -> list[Row]:
+        """All rows as dictionaries."""
+        return self._run(query, parameters).fetchall()
+
+    def row(self, query: Query, **parameters: object) -> Row | None:
+        """The only row, or ``None``. A query of this kind selects by a unique key."""
+        return self._run(query, parameters).fetchone()
+
+    def execute(self, query: Query, **parameters: object) -> int:
+        """Run a statement without a result; returns how many rows it changed."""
+        return self._run(query, parameters).rowcount
+
+    def _run(self, query: Query, parameters: Mapping[str, object]) -> psycopg.Cursor[Row]:
+        self._counted()
+        values = {"now": self.now, **parameters} if "now" in query.parameters else parameters
+        unknown = values.keys() ^ query.parameters
+        if unknown:
+            raise TypeError(f"query {query.name}: parameters differ by {sorted(unknown)}")
+        return self._connection.execute(query.text.encode(), values)
+
+
+class Database:
+    """A bounded set of connections to one Postgres.
+
+    ``read_now`` is the database clock unless a simulation passes its own. A connection is checked when
+    borrowed, so that one that died while the process was frozen is replaced, not used. ``statements`` counts what
+    was sent, so that "a bounded number per batch" can be checked.
+    """
+
+    def __init__(self, url: str, *, connections: int = 1, read_now: ReadNow = database_clock) -> None:
+        self._read_now = read_now
+        self.statements = 0
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            min_size=0,
+            max_size=connections,
+            timeout=10,
+            kwargs={"row_factory": dict_row, "options": _SESSION, "application_name": "tidemill", "connect_timeout": 5},
+            check=ConnectionPool.check_connection,
+            open=False,
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Begin, yield, commit; any exception rolls everything back and the driver's errors become ours."""
+        with translated():
+            self._pool.open()
+            with self._pool.connection() as connection:
+                yield self._transaction(connection)
+
+    def write(self, operation: Callable[[Transaction], Result]) -> Result:
+        """Run ``operation`` in its own transaction and commit it.
+
+        A deadlock, a lost connection or a lost COMMIT reply repeats the whole operation, which therefore
+        must recognise its own earlier commit by a unique key (scheduler.md 1.4).
+        """
+        with translated():
+            result: Result = _REPEATING.copy()(self._once, operation)
+            return result
+
+    def _once(self, operation: Callable[[Transaction], Result]) -> Result:
+        self._pool.open()
+        with self._pool.connection() as connection:
+            return operation(self._transaction(connection))
+
+    def _transaction(self, connection: Connection) -> Transaction:
+        return Transaction(connection, self._read_now(connection), self._count)
+
+    def _count(self) -> None:
+        self.statements += 1
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
+
+
+_REPEATING = tenacity.Retrying(
+    retry=tenacity.retry_if_exception_type(REPEATABLE),
+    stop=tenacity.stop_after_attempt(WRITE_ATTEMPTS),
+    wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
+    reraise=True,
+)
+
+
+def json_rows(records: Sequence[Mapping[str, object]]) -> str:
+    """Records as JSON text for ``jsonb_to_recordset``, which makes one statement of many rows."""
+    return canonical_json(list(records))

@@ -1,0 +1,58 @@
+"""Where the driver's errors become ours: the constraint that prevented something names the rule it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import psycopg_pool
+
+from ..kernel.errors import EventConflict, FieldError, IdReused, InvalidRequest, NotFound, TidemillError, Unavailable
+
+_REFUSED_BY: dict[str, tuple[type[TidemillError], str, str]] = {
+    "runs_pkey": (IdReused, "run_id", "the run id was used before"),
+    "publications_pkey": (IdReused, "publication_id", "the publication id was used before"),
+    "run_events_pkey": (EventConflict, "event_id", "the event id was seen before with other content"),
+    "targets_location_fkey": (NotFound, "location", "no such location; add it with `tidemill admin location add`"),
+    "access_tokens_location_fkey": (
+        NotFound,
+        "location",
+        "no such location; add it with `tidemill admin location add`",
+    ),
+    "jobs_target_fkey": (NotFound, "target", "no such target; set it with `tidemill admin target set`"),
+}
+
+#: What is cured by repeating the whole operation, which finds its own work by its unique key.
+REPEATABLE = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.LockNotAvailable,
+    psycopg.OperationalError,
+    psycopg_pool.PoolTimeout,
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise our error in place of the driver's; what has no row in the table above stays as it is."""
+    try:
+        yield
+    except psycopg.errors.IntegrityError as error:
+        raise _domain_error(error) from error
+    except psycopg.DataError as error:
+        raise InvalidRequest(f"a value cannot be stored: {error.diag.message_primary or error}") from error
+    except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+        raise Unavailable(f"the database does not answer; repeat in a few seconds ({_first_line(error)})") from error
+
+
+def _domain_error(error: psycopg.errors.IntegrityError) -> TidemillError:
+    constraint = error.diag.constraint_name or ""
+    if constraint not in _REFUSED_BY:
+        return TidemillError(f"constraint {constraint or 'unknown'} refused a row: {_first_line(error)}")
+    kind, field, message = _REFUSED_BY[constraint]
+    return kind(f"{field}: {message}", fields=[FieldError(field, kind.code, message)])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,291 @@
+-- The control store. One file creates it; its checksum stands in store_meta. PostgreSQL 15 or later.
+-- Rules: a rule that must hold is a constraint named for it; no default reads a clock; no column that no query reads.
+-- Applied by a superuser or the database's owner; three roles come out of it:
+--   tidemill_owner        owns every table, runs migrations
+--   tidemill_application  what the API, the passes and the tests connect as
+--   tidemill_retention    deletes what is past its keeping time
+
+CREATE TABLE store_meta (
+    key   text PRIMARY KEY,
+    value text NOT NULL
+);
+
+-- --------------------------------------------------------------- locations and access
+
+CREATE TABLE locations (
+    location text PRIMARY KEY CHECK (location ~ '^[a-z0-9_-]{1,100}$'),
+    disabled boolean NOT NULL
+);
+
+CREATE TABLE targets (
+    location               text NOT NULL CONSTRAINT targets_location_fkey REFERENCES locations,
+    target                 text NOT NULL CHECK (target ~ '^[a-z0-9_-]{1,100}$'),
+    warehouse              text NOT NULL,
+    settle_seconds         integer NOT NULL CHECK (settle_seconds BETWEEN 0 AND 86400),
+    single_writer          boolean NOT NULL,
+    case_rule              text NOT NULL CHECK (case_rule IN ('lower', 'upper', 'preserve')),
+    environment            jsonb NOT NULL,
+    connection_fingerprint text,
+    PRIMARY KEY (location, target)
+);
+CREATE INDEX targets_by_warehouse ON targets (warehouse);
+CREATE INDEX targets_by_fingerprint ON targets (connection_fingerprint) WHERE connection_fingerprint IS NOT NULL;
+
+CREATE TABLE access_tokens (
+    token_id     text PRIMARY KEY,
+    kind         text NOT NULL CHECK (kind IN ('operator', 'location', 'worker')),
+    secret_hash  text NOT NULL UNIQUE,
+    scope_json   jsonb NOT NULL,
+    expires_at   timestamptz NOT NULL,
+    revoked_at   timestamptz,
+    last_used_at timestamptz
+);
+-- accepting again from one boot ends the token that the first accept gave
+CREATE INDEX access_tokens_of_claim ON access_tokens ((scope_json ->> 'claim_id')) WHERE kind = 'worker';
+
+-- --------------------------------------------------------------- catalog
+
+CREATE TABLE snapshots (
+    snapshot_id   text PRIMARY KEY,
+    location      text NOT NULL,
+    target        text NOT NULL,
+    tool          text NOT NULL,
+    tool_version  text NOT NULL,
+    baseline_hash text NOT NULL,
+    git_revision  text,
+    git_dirty     boolean NOT NULL,
+    git_authors   jsonb NOT NULL,
+    created_at    timestamptz NOT NULL,
+    published_by  text
+);
+
+CREATE TABLE snapshot_documents (
+    snapshot_id text NOT NULL REFERENCES snapshots ON DELETE CASCADE,
+    key         text NOT NULL,
+    sha256      text NOT NULL,
+    size        bigint NOT NULL,
+    body        text,
+    PRIMARY KEY (snapshot_id, key)
+);
+-- a document that an earlier snapshot brought is not sent again
+CREATE INDEX snapshot_documents_by_hash ON snapshot_documents (sha256);
+
+CREATE TABLE snapshot_nodes (
+    snapshot_id text NOT NULL REFERENCES snapshots ON DELETE CASCADE,
+    node        text NOT NULL,
+    relation    text,
+    drift_key   text NOT NULL,
+    body        jsonb NOT NULL,
+    PRIMARY KEY (snapshot_id, node)
+);
+
+-- Job definitions belong to the snapshot, because a queued run stays pinned to the one it was queued with.
+CREATE TABLE snapshot_jobs (
+    snapshot_id text NOT NULL REFERENCES snapshots ON DELETE CASCADE,
+    job         text NOT NULL,
+    definition  jsonb NOT NULL,
+    PRIMARY KEY (snapshot_id, job)
+);
+
+CREATE TABLE current_snapshots (
+    location    text NOT NULL,
+    target      text NOT NULL,
+    snapshot_id text NOT NULL REFERENCES snapshots,
+    PRIMARY KEY (location, target),
+    FOREIGN KEY (location, target) REFERENCES targets
+);
+
+-- One snapshot may be published to several targets; location and target of snapshots are where it was first.
+CREATE TABLE publications (
+    publication_id text PRIMARY KEY,
+    location       text NOT NULL,
+    target         text NOT NULL,
+    snapshot_id    text NOT NULL,
+    response       jsonb NOT NULL
+);
+CREATE INDEX publications_by_target ON publications (location, target, snapshot_id);
+CREATE INDEX publications_by_snapshot ON publications (snapshot_id, location, target);
+
+CREATE TABLE jobs (
+    location    text NOT NULL,
+    target      text NOT NULL,
+    job         text NOT NULL,
+    snapshot_id text NOT NULL,
+    shard       integer NOT NULL,
+    PRIMARY KEY (location, target, job),
+    CONSTRAINT jobs_target_fkey FOREIGN KEY (location, target) REFERENCES targets,
+    FOREIGN KEY (snapshot_id, job) REFERENCES snapshot_jobs
+);
+
+-- --------------------------------------------------------------- triggers and ticks
+
+CREATE TABLE triggers (
+    trigger_id text PRIMARY KEY,
+    location   text NOT NULL,
+    target     text NOT NULL,
+    name       text NOT NULL,
+    job        text NOT NULL,
+    kind       text NOT NULL CHECK (kind IN ('schedule', 'source', 'run', 'platform', 'user')),
+    spec       jsonb NOT NULL,
+    spec_hash  text NOT NULL,
+    UNIQUE (location, target, name)
+);
+CREATE INDEX triggers_by_job ON triggers (location, target, job);
+
+CREATE TABLE trigger_state (
+    trigger_id  text PRIMARY KEY REFERENCES triggers ON DELETE CASCADE,
+    shard       integer NOT NULL,
+    enabled     boolean NOT NULL,
+    cursor_json jsonb NOT NULL,
+    next_at     timestamptz
+);
+CREATE INDEX trigger_state_due ON trigger_state (shard, next_at, trigger_id) WHERE enabled AND next_at IS NOT NULL;
+
+-- Who asked for which change of a trigger: the same request id gets the same answer.
+CREATE TABLE trigger_requests (
+    trigger_id text NOT NULL,
+    request_id text NOT NULL,
+    digest     text NOT NULL,
+    response   jsonb NOT NULL,
+    PRIMARY KEY (trigger_id, request_id)
+);
+
+-- trigger_id has no foreign key: ticks outlive their trigger until retention removes them.
+CREATE TABLE ticks (
+    trigger_id       text NOT NULL,
+    local_slot       text NOT NULL,
+    scheduled_for    timestamptz NOT NULL,
+    outcome          text NOT NULL CHECK (outcome IN ('requested', 'covered')),
+    run_id           text CONSTRAINT ticks_one_tick_per_run UNIQUE,
+    covered_by       text,
+    recorded_at      timestamptz NOT NULL,
+    lateness_seconds double precision NOT NULL,
+    skipped          integer NOT NULL,
+    PRIMARY KEY (trigger_id, local_slot, scheduled_for),
+    CONSTRAINT ticks_one_tick_per_occurrence UNIQUE (trigger_id, scheduled_for),
+    CONSTRAINT ticks_outcome_has_its_run CHECK ((outcome = 'requested') = (run_id IS NOT NULL) AND (outcome = 'covered') = (covered_by IS NOT NULL))
+);
+CREATE INDEX ticks_by_covering_run ON ticks (covered_by) WHERE covered_by IS NOT NULL;
+
+-- --------------------------------------------------------------- runs
+
+CREATE TABLE runs (
+    run_id              text PRIMARY KEY,
+    location            text NOT NULL,
+    target              text NOT NULL,
+    job                 text NOT NULL,
+    shard               integer NOT NULL,
+    snapshot_id         text NOT NULL REFERENCES snapshots,
+    inputs_json         jsonb NOT NULL,
+    origin              text NOT NULL CHECK (origin IN ('schedule', 'manual')),
+    trigger_id          text,
+    requested_by        text,
+    request_json        jsonb,
+    status              text NOT NULL CHECK (status IN ('queued', 'claimed', 'running', 'succeeded', 'failed', 'cancelled', 'launch_failed')),
+    end_reason          text,
+    reported_outcome    text,
+    warnings            integer NOT NULL DEFAULT 0,
+    cancel_requested_at timestamptz,
+    cancel_requested_by text,
+    cancel_id           text,
+    cancel_response     jsonb,
+    created_at          timestamptz NOT NULL,
+    claimed_at          timestamptz,
+    started_at          timestamptz,
+    finished_at         timestamptz,
+    summary             jsonb,
+    CONSTRAINT runs_end_is_whole CHECK ((finished_at IS NOT NULL) = (status IN ('succeeded', 'failed', 'cancelled', 'launch_failed')))
+);
+CREATE INDEX runs_queued_of_job ON runs (location, target, job, created_at, run_id) WHERE status = 'queued';
+CREATE INDEX runs_queued_of_shard ON runs (shard, created_at, run_id) WHERE status = 'queued';
+CREATE INDEX runs_active_of_job ON runs (location, target, job) WHERE status IN ('claimed', 'running');
+CREATE INDEX runs_newest ON runs (created_at DESC, run_id DESC);
+CREATE INDEX runs_newest_of_job ON runs (location, target, job, created_at DESC, run_id DESC);
+CREATE INDEX runs_of_snapshot ON runs (snapshot_id);
+
+CREATE TABLE run_blockers (
+    run_id  text NOT NULL REFERENCES runs ON DELETE CASCADE,
+    code    text NOT NULL,
+    subject text NOT NULL,
+    detail  jsonb NOT NULL,
+    since   timestamptz NOT NULL,
+    PRIMARY KEY (run_id, code, subject)
+);
+
+CREATE TABLE run_nodes (
+    run_id           text NOT NULL REFERENCES runs ON DELETE CASCADE,
+    node             text NOT NULL,
+    status           text NOT NULL,
+    started_at       timestamptz,
+    finished_at      timestamptz,
+    duration_seconds double precision,
+    error_code       text,
+    message          text,
+    PRIMARY KEY (run_id, node)
+);
+
+CREATE TABLE claims (
+    claim_id         text PRIMARY KEY,
+    run_id           text NOT NULL REFERENCES runs ON DELETE CASCADE,
+    worker_kind      text NOT NULL CHECK (worker_kind IN ('lambda', 'container')),
+    boot_id          text,
+    boot_partition   integer,
+    accepted_at      timestamptz,
+    process_ended_at timestamptz,
+    ended_at         timestamptz
+);
+CREATE UNIQUE INDEX claims_one_live_per_run ON claims (run_id) WHERE ended_at IS NULL;
+CREATE INDEX claims_of_run ON claims (run_id);
+CREATE INDEX claims_live_of_boot ON claims (boot_id) WHERE ended_at IS NULL;
+
+CREATE TABLE outbox (
+    claim_id text PRIMARY KEY REFERENCES claims ON DELETE CASCADE,
+    queue    text NOT NULL,
+    queued_at timestamptz NOT NULL,
+    sent_at  timestamptz
+);
+CREATE INDEX outbox_unsent ON outbox (queued_at) WHERE sent_at IS NULL;
+
+CREATE TABLE run_events (
+    event_id    text PRIMARY KEY,
+    seq         bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    run_id      text NOT NULL REFERENCES runs ON DELETE CASCADE,
+    kind        text NOT NULL,
+    occurred_at timestamptz NOT NULL,
+    payload     jsonb NOT NULL
+);
+CREATE INDEX run_events_of_run ON run_events (run_id, seq);
+
+CREATE TABLE run_reports (
+    claim_id   text NOT NULL REFERENCES claims ON DELETE CASCADE,
+    report_key text NOT NULL,
+    digest     text NOT NULL,
+    response   jsonb NOT NULL,
+    PRIMARY KEY (claim_id, report_key)
+);
+
+-- --------------------------------------------------------------- what a run holds
+
+CREATE TABLE pools (
+    pool       text PRIMARY KEY,
+    slot_limit integer NOT NULL CHECK (slot_limit >= 0)
+);
+INSERT INTO pools VALUES ('default', 10);
+
+CREATE TABLE slots (
+    pool   text NOT NULL REFERENCES pools,
+    run_id text NOT NULL REFERENCES runs,
+    weight integer NOT NULL CHECK (weight >= 1),
+    PRIMARY KEY (pool, run_id)
+);
+CREATE INDEX slots_of_run ON slots (run_id);
+
+CREATE TABLE write_claims (
+    warehouse     text NOT NULL,
+    relation      text NOT NULL,
+    run_id        text NOT NULL REFERENCES runs,
+    release_after timestamptz,
+    CONSTRAINT write_claims_one_writer PRIMARY KEY (warehouse, relation)
+);
+CREATE INDEX write_claims_of_run ON write_claims (run_id);
+CREATE INDEX write_claims_settling ON write_claims (release_after) WHERE release_after IS NOT NULL;
