@@ -1,0 +1,175 @@
+"""One batch of due schedules: lock, plan, tick, queue, move the cursors, in one transaction (scheduler.md 5.4)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..cron.zones import zone
+from ..database import Transaction, load_queries
+from ..database.connection import json_rows
+from ..kernel.canonical import canonical_json
+from ..kernel.clock import instant_text
+from ..kernel.errors import TidemillError
+from ..kernel.ids import IdSource
+from ..kernel.limits import TRIGGERS_PER_BATCH
+from ..projects.bundle import JobDefinition
+from ..projects.inputs import resolve_inputs
+from ..runs.queueing import NewRun, queue_runs
+from .model import Cursor, Due, ScheduleSpec
+from .plan import next_due_at, plan, previous_due_at
+
+QUERIES = load_queries(__package__)
+LOG = logging.getLogger("tidemill.schedules")
+
+Keyset = tuple[datetime, str]
+SameRun = tuple[str, ...]
+# A schedule that cannot be computed is looked at again after this long, so that it does not fill every batch.
+UNCOMPUTABLE_RETRY_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What one batch did; ``last`` is where the next one goes on, ``None`` when this one was not full."""
+
+    ticked: int
+    requested: int
+    last: Keyset | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A due schedule with the run that it would queue."""
+
+    row: Mapping[str, Any]
+    spec: ScheduleSpec
+    due: Due
+    inputs: Mapping[str, Any]
+
+    @property
+    def trigger_id(self) -> str:
+        """The trigger's id."""
+        return str(self.row["trigger_id"])
+
+    @property
+    def same_run(self) -> SameRun:
+        """Two ticks with equal keys want the same run."""
+        row = self.row
+        return (row["location"], row["target"], row["job"], row["snapshot_id"], canonical_json(dict(self.inputs)))
+
+
+def evaluate_batch(tx: Transaction, ids: IdSource, shard: int, pass_now: datetime, after: Keyset) -> Evaluated:
+    """Tick up to 200 due schedules of a shard behind the keyset ``after``, however late they are."""
+    rows = tx.rows(
+        QUERIES["due_schedules"],
+        shard=shard,
+        pass_now=pass_now,
+        batch=TRIGGERS_PER_BATCH,
+        after_at=after[0],
+        after_trigger=after[1],
+    )
+    if not rows:
+        return Evaluated(0, 0, None)
+    planned: list[_Planned] = []
+    moves: list[dict[str, Any]] = []
+    for row in rows:
+        _plan_one(row, tx.now, planned, moves)
+    requested = _tick(tx, ids, planned)
+    tx.execute(QUERIES["move_cursors"], rows=json_rows(moves))
+    full = len(rows) == TRIGGERS_PER_BATCH
+    return Evaluated(len(planned), requested, (rows[-1]["next_at"], rows[-1]["trigger_id"]) if full else None)
+
+
+def _plan_one(row: Mapping[str, Any], now: datetime, planned: list[_Planned], moves: list[dict[str, Any]]) -> None:
+    """Plan one schedule; one that cannot be computed is put off and does not stop the others (S20)."""
+    cursor = Cursor.from_json(row["cursor_json"])
+    try:
+        spec = ScheduleSpec(**row["spec"])
+        due = plan(spec, cursor, now)
+        if due is not None:
+            planned.append(_Planned(row, spec, due, _inputs(row, spec, due)))
+            cursor = due.cursor(spec)
+        next_at = next_due_at(spec, cursor)
+    except (TidemillError, ValueError, TypeError, ArithmeticError):
+        LOG.exception("schedule %s cannot be computed", row["trigger_id"])
+        next_at = now + timedelta(seconds=UNCOMPUTABLE_RETRY_SECONDS)
+    moves.append(
+        {
+            "trigger_id": row["trigger_id"],
+            "cursor": cursor.to_json(),
+            "next_at": instant_text(next_at) if next_at is not None else None,
+        }
+    )
+
+
+def _inputs(row: Mapping[str, Any], spec: ScheduleSpec, due: Due) -> dict[str, Any]:
+    if row["definition"] is None:  # the job declares no inputs: the common case costs no parsing
+        return {}
+    definition = JobDefinition.model_validate(row["definition"])
+    before = previous_due_at(spec, due.scheduled_for)
+    local = zone(spec.timezone)  # a date made from an occurrence is the schedule's own date
+    return resolve_inputs(definition, {}, due.scheduled_for.astimezone(local), before and before.astimezone(local))
+
+
+def _tick(tx: Transaction, ids: IdSource, planned: Sequence[_Planned]) -> int:
+    """Write the ticks and queue their runs; returns how many runs.
+
+    Of several ticks that want the same run the first asks for it and covers the others. A tick that exists already
+    only moves its cursor, so the next in line asks instead: that is what the loop is for, and it hardly ever repeats.
+    """
+    by_queue = _covering(tx, planned)
+    covered = [(item, by_queue[item.trigger_id]) for item in planned if item.trigger_id in by_queue]
+    pending = [item for item in planned if item.trigger_id not in by_queue]
+    requested = 0
+    while pending:
+        runs = _request_first(tx, ids, pending)
+        requested += len(runs)
+        leaders = {item.same_run: item.trigger_id for item in reversed(pending)}
+        followers = [item for item in pending if leaders[item.same_run] != item.trigger_id]
+        covered += [(item, runs[item.same_run]) for item in followers if item.same_run in runs]
+        pending = [item for item in followers if item.same_run not in runs]
+    _insert_ticks(tx, [_tick_row(item, None, run_id) for item, run_id in covered])
+    return requested
+
+
+def _request_first(tx: Transaction, ids: IdSource, pending: Sequence[_Planned]) -> dict[SameRun, str]:
+    leaders = {item.same_run: item for item in reversed(pending)}
+    run_ids = {key: ids.mint("run") for key in leaders}
+    inserted = _insert_ticks(tx, [_tick_row(item, run_ids[key], None) for key, item in leaders.items()])
+    fresh = {key: run_ids[key] for key, item in leaders.items() if item.trigger_id in inserted}
+    queue_runs(tx, ids, [_run(leaders[key], run_id) for key, run_id in fresh.items()])
+    return fresh
+
+
+def _insert_ticks(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {row["trigger_id"] for row in tx.rows(QUERIES["insert_ticks"], rows=json_rows(rows))} if rows else set()
+
+
+def _covering(tx: Transaction, planned: Sequence[_Planned]) -> dict[str, str]:
+    names = ("trigger_id", "location", "target", "job", "snapshot_id")
+    wanted = [{name: item.row[name] for name in names} | {"inputs": dict(item.inputs)} for item in planned]
+    return {row["trigger_id"]: row["run_id"] for row in tx.rows(QUERIES["covering_runs"], rows=json_rows(wanted))}
+
+
+def _run(item: _Planned, run_id: str) -> NewRun:
+    row = item.row
+    return NewRun(
+        run_id, row["location"], row["target"], row["job"], row["shard"], row["snapshot_id"], item.inputs, "schedule",
+        trigger_id=row["trigger_id"],
+    )  # fmt: skip
+
+
+def _tick_row(item: _Planned, run_id: str | None, covered_by: str | None) -> dict[str, Any]:
+    return {
+        "trigger_id": item.row["trigger_id"],
+        "local_slot": item.due.local_slot,
+        "scheduled_for": instant_text(item.due.scheduled_for),
+        "outcome": "covered" if covered_by else "requested",
+        "run_id": run_id,
+        "covered_by": covered_by,
+        "lateness_seconds": item.due.lateness_seconds,
+        "skipped": item.due.skipped,
+    }
