@@ -1,0 +1,342 @@
+-- Runs: queueing, claiming, working, ending, cancelling, reading.
+-- Rows travel as JSON through jsonb_to_recordset, so that a batch is one statement.
+
+-- ------------------------------------------------------------------ queueing
+
+-- name: current_job
+SELECT j.snapshot_id, j.shard, sj.definition
+FROM jobs j JOIN snapshot_jobs sj ON sj.snapshot_id = j.snapshot_id AND sj.job = j.job
+WHERE j.location = :location AND j.target = :target AND j.job = :job;
+
+-- name: insert_runs
+INSERT INTO runs (run_id, location, target, job, shard, snapshot_id, inputs_json, origin, trigger_id, requested_by,
+                  request_json, status, created_at)
+SELECT r.run_id, r.location, r.target, r.job, r.shard, r.snapshot_id, r.inputs, r.origin, r.trigger_id, r.requested_by,
+       r.request, 'queued', :now
+FROM jsonb_to_recordset(:rows::jsonb) AS r(run_id text, location text, target text, job text, shard integer, snapshot_id text,
+     inputs jsonb, origin text, trigger_id text, requested_by text, request jsonb)
+ON CONFLICT ON CONSTRAINT runs_pkey DO NOTHING
+RETURNING run_id;
+
+-- name: insert_events
+INSERT INTO run_events (event_id, run_id, kind, occurred_at, payload)
+SELECT e.event_id, e.run_id, e.kind, :now, e.payload
+FROM jsonb_to_recordset(:rows::jsonb) AS e(event_id text, run_id text, kind text, payload jsonb);
+
+-- name: request_of_run
+SELECT requested_by, request_json FROM runs WHERE run_id = :run_id;
+
+-- ------------------------------------------------------------------ claiming
+
+-- name: lock_shard
+-- One claim batch of a shard at a time: two at once could exceed a job's concurrency when runs commit out of order.
+SELECT 1 AS locked FROM (SELECT pg_advisory_xact_lock(:lock_class::integer, :shard::integer)) AS lock;
+
+-- name: candidates
+-- Per job the oldest runs that its concurrency leaves room for; beyond that a run is no candidate.
+WITH waiting AS (
+    SELECT DISTINCT location, target, job FROM runs WHERE status = 'queued' AND shard = :shard
+), ranked AS (
+    SELECT q.run_id, q.created_at
+    FROM waiting w
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS active FROM runs a
+        WHERE a.location = w.location AND a.target = w.target AND a.job = w.job AND a.status IN ('claimed', 'running')
+    ) a
+    CROSS JOIN LATERAL (
+        SELECT r.run_id, r.created_at, row_number() OVER (ORDER BY r.created_at, r.run_id) AS place,
+               (sj.definition ->> 'concurrency')::integer AS concurrency
+        FROM (
+            SELECT run_id, created_at, snapshot_id, job FROM runs o
+            WHERE o.location = w.location AND o.target = w.target AND o.job = w.job AND o.status = 'queued'
+            ORDER BY o.created_at, o.run_id LIMIT :batch
+        ) r JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
+    ) q
+    WHERE q.place <= q.concurrency - a.active AND (q.created_at, q.run_id) > (:after_at::timestamptz, :after_run::text)
+    ORDER BY q.created_at, q.run_id LIMIT :batch
+)
+SELECT r.run_id, r.created_at, r.location, r.target, r.job, l.disabled AS location_disabled, t.warehouse, t.single_writer,
+       (sj.definition ->> 'concurrency')::integer AS concurrency, sj.definition ->> 'worker' AS worker_kind,
+       sj.definition -> 'pools' AS pools, sj.definition -> 'relations' AS relations
+FROM ranked c
+JOIN runs r ON r.run_id = c.run_id
+JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
+JOIN targets t ON t.location = r.location AND t.target = r.target
+JOIN locations l ON l.location = r.location
+WHERE r.status = 'queued'
+ORDER BY r.created_at, r.run_id
+FOR UPDATE OF r SKIP LOCKED;
+
+-- name: keep_worker_pools
+INSERT INTO pools (pool, slot_limit)
+SELECT p.pool, p.slot_limit FROM jsonb_to_recordset(:rows::jsonb) AS p(pool text, slot_limit integer)
+ORDER BY p.pool
+ON CONFLICT (pool) DO UPDATE SET slot_limit = excluded.slot_limit WHERE pools.slot_limit <> excluded.slot_limit;
+
+-- name: lock_pools
+SELECT pool, slot_limit FROM pools WHERE pool = ANY(:pools::text[]) ORDER BY pool FOR UPDATE;
+
+-- name: pool_use
+SELECT pool, sum(weight)::integer AS used, (array_agg(run_id ORDER BY run_id))[1:10] AS holders
+FROM slots WHERE pool = ANY(:pools::text[]) GROUP BY pool;
+
+-- name: active_of_jobs
+SELECT r.location, r.target, r.job, count(*)::integer AS active
+FROM runs r
+WHERE r.status IN ('claimed', 'running')
+  AND (r.location, r.target, r.job) IN (
+      SELECT k.location, k.target, k.job FROM jsonb_to_recordset(:jobs::jsonb) AS k(location text, target text, job text))
+GROUP BY r.location, r.target, r.job;
+
+-- name: holders
+SELECT w.warehouse, w.relation, w.run_id, w.release_after
+FROM write_claims w
+JOIN jsonb_to_recordset(:keys::jsonb) AS k(warehouse text, relation text) ON k.warehouse = w.warehouse AND k.relation = w.relation;
+
+-- name: take_write_claims
+-- In the order of the key, the older run first: two batches that want the same relations cannot deadlock.
+INSERT INTO write_claims (warehouse, relation, run_id)
+SELECT k.warehouse, k.relation, k.run_id
+FROM jsonb_to_recordset(:rows::jsonb) AS k(warehouse text, relation text, run_id text, place integer)
+ORDER BY k.warehouse, k.relation, k.place
+ON CONFLICT ON CONSTRAINT write_claims_one_writer DO NOTHING
+RETURNING run_id;
+
+-- name: drop_write_claims
+DELETE FROM write_claims WHERE run_id = ANY(:run_ids::text[]);
+
+-- name: mark_claimed
+UPDATE runs SET status = 'claimed', claimed_at = :now WHERE run_id = ANY(:run_ids::text[]) AND status = 'queued' RETURNING run_id;
+
+-- name: insert_claims
+INSERT INTO claims (claim_id, run_id, worker_kind)
+SELECT c.claim_id, c.run_id, c.worker_kind
+FROM jsonb_to_recordset(:rows::jsonb) AS c(claim_id text, run_id text, worker_kind text);
+
+-- name: insert_outbox
+INSERT INTO outbox (claim_id, queue, queued_at)
+SELECT c.claim_id, 'run-' || c.worker_kind, :now
+FROM jsonb_to_recordset(:rows::jsonb) AS c(claim_id text, worker_kind text);
+
+-- name: take_slots
+INSERT INTO slots (pool, run_id, weight)
+SELECT s.pool, s.run_id, s.weight FROM jsonb_to_recordset(:rows::jsonb) AS s(pool text, run_id text, weight integer)
+ORDER BY s.pool, s.run_id;
+
+-- name: remove_other_blockers
+-- What no longer blocks goes; what still does keeps its row and its start time.
+DELETE FROM run_blockers b
+WHERE b.run_id = ANY(:run_ids::text[])
+  AND NOT EXISTS (
+      SELECT 1 FROM jsonb_to_recordset(:rows::jsonb) AS k(run_id text, code text, subject text)
+      WHERE k.run_id = b.run_id AND k.code = b.code AND k.subject = b.subject);
+
+-- name: keep_blockers
+INSERT INTO run_blockers (run_id, code, subject, detail, since)
+SELECT k.run_id, k.code, k.subject, k.detail, :now
+FROM jsonb_to_recordset(:rows::jsonb) AS k(run_id text, code text, subject text, detail jsonb)
+ON CONFLICT (run_id, code, subject) DO UPDATE SET detail = excluded.detail
+WHERE run_blockers.detail ->> 'holder' IS DISTINCT FROM excluded.detail ->> 'holder';
+
+-- ------------------------------------------------------------------ working
+
+-- name: lock_run
+SELECT r.run_id, r.location, r.target, r.job, r.shard, r.snapshot_id, r.inputs_json, r.origin, r.trigger_id, r.status, r.end_reason,
+       r.cancel_id, r.cancel_requested_at, r.cancel_requested_by, r.cancel_response
+FROM runs r WHERE r.run_id = :run_id FOR UPDATE;
+
+-- name: claim_of_run
+SELECT c.claim_id, c.boot_id, c.boot_partition, c.accepted_at, c.ended_at, (sj.definition ->> 'timeout_seconds')::integer AS timeout_seconds
+FROM claims c JOIN runs r ON r.run_id = c.run_id
+JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
+WHERE c.claim_id = :claim_id AND c.run_id = :run_id;
+
+-- name: accept_claim
+UPDATE claims SET boot_id = :boot_id, boot_partition = :boot_partition, accepted_at = COALESCE(accepted_at, :now)
+WHERE claim_id = :claim_id AND ended_at IS NULL AND (boot_id IS NULL OR boot_id = :boot_id)
+RETURNING claim_id;
+
+-- name: inputs_of_claim
+SELECT r.run_id, c.claim_id, r.location, r.target, r.job, r.origin, r.snapshot_id, r.inputs_json, s.tool, s.tool_version,
+       s.baseline_hash, s.git_revision, s.git_dirty, sj.definition, t.environment, t.settle_seconds, k.scheduled_for
+FROM claims c
+JOIN runs r ON r.run_id = c.run_id
+JOIN snapshots s ON s.snapshot_id = r.snapshot_id
+JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
+JOIN targets t ON t.location = r.location AND t.target = r.target
+LEFT JOIN ticks k ON k.run_id = r.run_id
+WHERE c.claim_id = :claim_id AND c.run_id = :run_id AND c.ended_at IS NULL AND c.accepted_at IS NOT NULL;
+
+-- name: drift_keys
+SELECT n.node, n.drift_key
+FROM snapshot_nodes n
+WHERE n.snapshot_id = :snapshot_id AND n.node = ANY(:nodes::text[]);
+
+-- name: mark_running
+UPDATE runs SET status = 'running', started_at = :now WHERE run_id = :run_id AND status = 'claimed' AND cancel_requested_at IS NULL
+RETURNING run_id;
+
+-- name: stored_report
+SELECT digest, response FROM run_reports WHERE claim_id = :claim_id AND report_key = :report_key;
+
+-- name: store_report
+INSERT INTO run_reports (claim_id, report_key, digest, response) VALUES (:claim_id, :report_key, :digest, :response::jsonb);
+
+-- name: keep_nodes
+INSERT INTO run_nodes (run_id, node, status, started_at, finished_at, duration_seconds, error_code, message)
+SELECT :run_id, n.node, n.status, n.started_at, n.finished_at, n.duration_seconds, n.error_code, n.message
+FROM jsonb_to_recordset(:rows::jsonb) AS n(node text, status text, started_at timestamptz, finished_at timestamptz,
+     duration_seconds double precision, error_code text, message text)
+ON CONFLICT (run_id, node) DO UPDATE SET status = excluded.status, started_at = excluded.started_at, finished_at = excluded.finished_at,
+    duration_seconds = excluded.duration_seconds, error_code = excluded.error_code, message = excluded.message;
+
+-- ------------------------------------------------------------------ ending
+
+-- name: end_runs
+UPDATE runs r SET status = e.state, end_reason = e.end_reason, reported_outcome = e.reported_outcome, warnings = e.warnings,
+    summary = e.summary, finished_at = :now
+FROM jsonb_to_recordset(:rows::jsonb) AS e(run_id text, state text, end_reason text, reported_outcome text, warnings integer, summary jsonb,
+     sources jsonb)
+WHERE r.run_id = e.run_id AND e.sources ? r.status
+RETURNING r.run_id, r.location, r.target, r.job, r.shard;
+
+-- name: end_claims
+UPDATE claims SET ended_at = :now, process_ended_at = CASE WHEN :proved THEN :now ELSE process_ended_at END
+WHERE run_id = ANY(:run_ids::text[]) AND ended_at IS NULL;
+
+-- name: free_slots
+DELETE FROM slots WHERE run_id = ANY(:run_ids::text[]);
+
+-- name: settle_write_claims
+-- Not settled: the warehouse may still work for that run, so the claims stay until the settle time is over.
+UPDATE write_claims w SET release_after = :now + make_interval(secs => t.settle_seconds)
+FROM runs r JOIN targets t ON t.location = r.location AND t.target = r.target
+WHERE w.run_id = ANY(:run_ids::text[]) AND r.run_id = w.run_id AND t.settle_seconds > 0 AND w.release_after IS NULL;
+
+-- name: release_unsettling
+DELETE FROM write_claims WHERE run_id = ANY(:run_ids::text[]) AND release_after IS NULL;
+
+-- name: release_settled
+DELETE FROM write_claims w USING (
+    SELECT warehouse, relation FROM write_claims WHERE release_after <= :now ORDER BY release_after LIMIT :batch
+) due
+WHERE w.warehouse = due.warehouse AND w.relation = due.relation AND w.release_after <= :now;
+
+-- name: drop_blockers
+DELETE FROM run_blockers WHERE run_id = ANY(:run_ids::text[]);
+
+-- name: overdue_claims
+SELECT r.run_id, r.cancel_requested_at, c.accepted_at
+FROM claims c JOIN runs r ON r.run_id = c.run_id JOIN outbox o ON o.claim_id = c.claim_id
+WHERE c.ended_at IS NULL AND r.shard = :shard AND r.status = 'claimed'
+  AND CASE WHEN c.accepted_at IS NOT NULL THEN c.accepted_at + make_interval(secs => :start_seconds)
+           WHEN c.worker_kind = 'lambda' THEN o.sent_at + make_interval(secs => :accept_lambda_seconds)
+           ELSE o.sent_at + make_interval(secs => :accept_container_seconds) END <= :now
+ORDER BY r.run_id LIMIT :batch
+FOR UPDATE OF r SKIP LOCKED;
+
+-- name: runs_of_boot
+SELECT r.run_id, r.status, r.cancel_requested_at
+FROM claims c JOIN runs r ON r.run_id = c.run_id
+WHERE c.boot_id = :boot_id AND c.ended_at IS NULL
+ORDER BY r.run_id FOR UPDATE OF r;
+
+-- name: live_boots
+SELECT DISTINCT boot_id FROM claims WHERE ended_at IS NULL AND boot_id IS NOT NULL ORDER BY boot_id;
+
+-- name: unaccepted_claim
+SELECT r.run_id, r.cancel_requested_at
+FROM claims c JOIN runs r ON r.run_id = c.run_id
+WHERE c.claim_id = :claim_id AND c.run_id = :run_id AND c.ended_at IS NULL AND c.accepted_at IS NULL
+FOR UPDATE OF r;
+
+-- name: covered_ticks_of_runs
+SELECT k.trigger_id, k.local_slot, k.scheduled_for, k.covered_by
+FROM ticks k WHERE k.covered_by = ANY(:run_ids::text[]) ORDER BY k.scheduled_for, k.trigger_id;
+
+-- name: latest_covered_ticks
+-- Per run that never started: the latest tick that it covered and whose trigger is still enabled.
+SELECT DISTINCT ON (k.covered_by) k.covered_by, k.trigger_id, k.local_slot, k.scheduled_for, r.location, r.target, r.job, r.shard,
+       r.snapshot_id, r.inputs_json
+FROM ticks k JOIN trigger_state s ON s.trigger_id = k.trigger_id AND s.enabled JOIN runs r ON r.run_id = k.covered_by
+WHERE k.covered_by = ANY(:run_ids::text[])
+ORDER BY k.covered_by, k.scheduled_for DESC, k.trigger_id;
+
+-- name: request_covered_ticks
+UPDATE ticks k SET outcome = 'requested', run_id = n.run_id, covered_by = NULL
+FROM jsonb_to_recordset(:rows::jsonb) AS n(trigger_id text, scheduled_for timestamptz, run_id text)
+WHERE k.trigger_id = n.trigger_id AND k.scheduled_for = n.scheduled_for;
+
+-- ------------------------------------------------------------------ cancelling
+
+-- name: live_claim
+SELECT claim_id, boot_id, boot_partition, accepted_at FROM claims WHERE run_id = :run_id AND ended_at IS NULL;
+
+-- name: request_cancel
+UPDATE runs SET cancel_requested_at = :now, cancel_requested_by = :cancelled_by, cancel_id = :cancel_id, cancel_response = :response::jsonb
+WHERE run_id = :run_id;
+
+-- name: pending_cancels
+SELECT r.run_id, r.cancel_id, c.boot_id, c.boot_partition
+FROM runs r JOIN claims c ON c.run_id = r.run_id AND c.ended_at IS NULL
+WHERE r.status IN ('claimed', 'running') AND r.shard = :shard AND r.cancel_requested_at IS NOT NULL AND c.boot_id IS NOT NULL
+ORDER BY r.cancel_requested_at, r.run_id LIMIT :batch;
+
+-- ------------------------------------------------------------------ reading
+
+-- name: list_runs
+SELECT r.*, k.scheduled_for, c.claim
+FROM (
+    SELECT * FROM runs
+    WHERE (:location::text IS NULL OR location = :location) AND (:target::text IS NULL OR target = :target)
+      AND (:job::text IS NULL OR job = :job) AND (:state::text IS NULL OR status = :state) AND (:origin::text IS NULL OR origin = :origin)
+      AND (:after::timestamptz IS NULL OR created_at >= :after) AND (:before::timestamptz IS NULL OR created_at < :before)
+      AND (:key_at::timestamptz IS NULL OR (created_at, run_id) < (:key_at, :key_run::text))
+    ORDER BY created_at DESC, run_id DESC LIMIT :limit
+) r
+LEFT JOIN ticks k ON k.run_id = r.run_id
+LEFT JOIN LATERAL (
+    SELECT to_jsonb(v) AS claim FROM (
+        SELECT c.claim_id, c.worker_kind, c.boot_id, o.sent_at, c.accepted_at, c.process_ended_at, c.ended_at
+        FROM claims c JOIN outbox o ON o.claim_id = c.claim_id
+        WHERE c.run_id = r.run_id ORDER BY o.queued_at DESC, c.claim_id DESC LIMIT 1
+    ) v
+) c ON true
+ORDER BY r.created_at DESC, r.run_id DESC;
+
+-- name: one_run
+SELECT r.*, k.scheduled_for, c.claim
+FROM runs r
+LEFT JOIN ticks k ON k.run_id = r.run_id
+LEFT JOIN LATERAL (
+    SELECT to_jsonb(v) AS claim FROM (
+        SELECT c.claim_id, c.worker_kind, c.boot_id, o.sent_at, c.accepted_at, c.process_ended_at, c.ended_at
+        FROM claims c JOIN outbox o ON o.claim_id = c.claim_id
+        WHERE c.run_id = r.run_id ORDER BY o.queued_at DESC, c.claim_id DESC LIMIT 1
+    ) v
+) c ON true
+WHERE r.run_id = :run_id;
+
+-- name: nodes_of_run
+SELECT node, status, started_at, finished_at, duration_seconds, error_code, message
+FROM run_nodes WHERE run_id = :run_id AND node > :key_node ORDER BY node LIMIT :limit;
+
+-- name: events_of_run
+SELECT event_id, seq, kind, occurred_at, payload
+FROM run_events WHERE run_id = :run_id AND seq > :key_seq::bigint ORDER BY seq LIMIT :limit;
+
+-- name: blockers_of_run
+SELECT code, subject, detail, since FROM run_blockers WHERE run_id = :run_id ORDER BY since, code, subject;
+
+-- name: concurrency_of_run
+-- For the derived blocker: how many runs the job may have at once, which are active, and how many wait before this one.
+SELECT (sj.definition ->> 'concurrency')::integer AS concurrency,
+       ARRAY(SELECT a.run_id FROM runs a WHERE a.location = r.location AND a.target = r.target AND a.job = r.job
+             AND a.status IN ('claimed', 'running') ORDER BY a.run_id LIMIT 20) AS active,
+       (SELECT count(*) FROM runs q WHERE q.location = r.location AND q.target = r.target AND q.job = r.job AND q.status = 'queued'
+        AND (q.created_at, q.run_id) < (r.created_at, r.run_id))::integer AS ahead
+FROM runs r JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
+WHERE r.run_id = :run_id;
+
+-- name: states_of_runs
+SELECT run_id, job, status FROM runs WHERE run_id = ANY(:run_ids::text[]);
