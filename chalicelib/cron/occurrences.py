@@ -55,7 +55,7 @@ def _until_midnight(expression: Expression, place: ZoneInfo, due: datetime) -> I
     """
     yield due
     wall = shown(due, place)
-    if True:
+    if not has_change(wall.date(), place):
         offset = offsets(wall, place)[0]
         for later in expression.rest_of_day(wall):
             yield instant_of(later, offset)

@@ -12,7 +12,7 @@ from chalicelib.cron import local_slot
 from chalicelib.kernel.errors import InvalidSchedule
 from chalicelib.kernel.limits import SKIPPED_COUNT_MAX
 from chalicelib.schedules.model import Cursor, Due, ScheduleSpec
-from chalicelib.schedules.plan import edited_cursor, first_cursor, next_due_at, plan, resumed_cursor
+from chalicelib.schedules.plan import edited_cursor, first_cursor, next_due_at, plan, previous_due_at, resumed_cursor
 from tests.unit.cron.cron_oracle import MINUTE, SECOND, Change, at, expected, kinds_of_change
 
 NEW_YORK = "America/New_York"
@@ -196,3 +196,8 @@ def test_due_is_exactly_what_next_due_at_says(
             assert cursor.scheduled_for < owed <= due.scheduled_for <= now
             assert (due.skipped == 0) == (owed == due.scheduled_for)
             cursor = due.cursor(spec)
+
+
+def test_the_previous_occurrence_is_strictly_earlier() -> None:
+    assert previous_due_at(DAILY, at("2026-03-05T06:00Z")) == at("2026-03-04T06:00Z")
+    assert previous_due_at(ScheduleSpec("30 1 * * *", NEW_YORK), at("2026-11-02T06:30Z")) == at("2026-11-01T05:30Z")
