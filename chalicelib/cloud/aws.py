@@ -23,6 +23,11 @@ _CONFIG = Config(
     retries={"mode": "standard", "max_attempts": 3}, connect_timeout=3, read_timeout=25, max_pool_connections=20
 )
 
+# A beat that waits for half a minute is a lost lease: give up early, beat again.
+_BEAT_CONFIG = Config(
+    retries={"mode": "standard", "max_attempts": 1}, connect_timeout=2, read_timeout=5, max_pool_connections=1
+)
+
 
 @contextmanager
 def _answering(service: str) -> Iterator[None]:
@@ -38,10 +43,11 @@ class Aws:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
-    def client(self, service: str) -> Any:
+    def client(self, service: str, changes: Config | None = None) -> Any:
         """A fresh client; a thread that must not share connections takes its own."""
         local = _LOCAL_CREDENTIALS if self.settings.aws_endpoint else {}
-        config = _CONFIG.merge(Config(s3={"addressing_style": "path"})) if service == "s3" else _CONFIG
+        path_style = Config(s3={"addressing_style": "path"}) if service == "s3" else Config()
+        config = _CONFIG.merge(path_style).merge(changes or Config())
         return boto3.session.Session().client(
             service,
             region_name=self.settings.aws_region,
@@ -61,8 +67,8 @@ class Aws:
         return DynamoTable(self.client("dynamodb"), self.settings.name_of("leases"))
 
     def own_leases(self) -> DynamoTable:
-        """The table of leases over a connection pool of its own, for a beat thread."""
-        return DynamoTable(self.client("dynamodb"), self.settings.name_of("leases"))
+        """The table of leases over a connection pool of its own, for a beat thread, which repeats by itself."""
+        return DynamoTable(self.client("dynamodb", _BEAT_CONFIG), self.settings.name_of("leases"))
 
     @cached_property
     def objects(self) -> S3Objects:

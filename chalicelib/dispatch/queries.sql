@@ -5,7 +5,7 @@
 SELECT o.claim_id, o.queue, c.run_id, r.shard
 FROM outbox o JOIN claims c ON c.claim_id = o.claim_id JOIN runs r ON r.run_id = c.run_id
 WHERE o.sent_at IS NULL AND c.ended_at IS NULL AND r.shard = :shard
-  AND (o.claim_id = ANY(:own::text[]) OR o.queued_at <= :now - make_interval(secs => :resend_seconds))
+  AND (o.claim_id = ANY(:own::text[]) OR o.queued_at <= :now::timestamptz - make_interval(secs => :resend_seconds))
 ORDER BY o.queued_at, o.claim_id LIMIT :batch;
 
 -- name: mark_sent

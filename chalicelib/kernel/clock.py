@@ -54,4 +54,12 @@ def parse_instant(text: str) -> datetime:
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
         raise ValueError(f"{text!r} names no zone; write it as 2026-01-31T06:15:00Z")
-    return instant.astimezone(UTC)
+    return in_utc(instant)
+
+
+def in_utc(instant: datetime) -> datetime:
+    """The same instant in UTC; one that UTC's calendar does not hold raises ``ValueError``."""
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{instant.isoformat()} lies beyond the calendar") from None

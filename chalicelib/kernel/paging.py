@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from .canonical import digest_of
+from .clock import parse_instant
 from .errors import InvalidRequest
 from .limits import PAGE_DEFAULT, PAGE_MAX
 
@@ -41,9 +44,28 @@ def encode_cursor(filters: Mapping[str, object], key: Sequence[str]) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
+def cursor_instant(part: str) -> datetime:
+    """An instant in a decoded cursor, which anybody may have written."""
+    try:
+        return parse_instant(part)
+    except ValueError:
+        raise _refused() from None
+
+
+def cursor_number(part: str) -> int:
+    """A whole number of up to 18 digits in a decoded cursor, which anybody may have written."""
+    if not re.fullmatch(r"[0-9]{1,18}", part):
+        raise _refused()
+    return int(part)
+
+
+def _refused() -> InvalidRequest:
+    return InvalidRequest.of_field("cursor", "start again without a cursor; this one belongs to another list")
+
+
 def decode_cursor(filters: Mapping[str, object], cursor: str, parts: int) -> list[str]:
     """The sort key in ``cursor``; refused when it is not ours or was made under other filters."""
-    refused = InvalidRequest.of_field("cursor", "start again without a cursor; this one belongs to another list")
+    refused = _refused()
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         decoded = json.loads(base64.urlsafe_b64decode(padded.encode()))

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
-from .clock import instant_text
+from .clock import in_utc, instant_text, parse_instant
 from .ids import CLIENT_ID_PATTERN
 
 
-def _to_utc(instant: datetime) -> datetime:
-    return instant.astimezone(UTC)
+def _from_text(value: object) -> object:
+    """Read a text here: the library would take ``0.5`` for seconds since 1970."""
+    if isinstance(value, int | float):
+        raise ValueError("write an instant such as 2026-01-31T06:15:00Z")  # noqa: TRY004 - pydantic wants ValueError
+    return parse_instant(value) if isinstance(value, str) else value
 
 
 Instant = Annotated[
-    AwareDatetime, AfterValidator(_to_utc), PlainSerializer(instant_text, return_type=str, when_used="json")
+    AwareDatetime,
+    BeforeValidator(_from_text),
+    AfterValidator(in_utc),
+    PlainSerializer(instant_text, return_type=str, when_used="json"),
 ]
 """An aware datetime, kept in UTC and written with six digits (scheduler.md 1.4)."""
 

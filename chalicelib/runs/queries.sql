@@ -65,7 +65,8 @@ JOIN targets t ON t.location = r.location AND t.target = r.target
 JOIN locations l ON l.location = r.location
 WHERE r.status = 'queued'
 ORDER BY r.created_at, r.run_id
-FOR UPDATE OF r SKIP LOCKED;
+-- A target whose warehouse is being changed is left alone until that is done; the next pass sees the new one.
+FOR UPDATE OF r SKIP LOCKED FOR KEY SHARE OF t SKIP LOCKED;
 
 -- name: keep_worker_pools
 INSERT INTO pools (pool, slot_limit)
@@ -209,7 +210,7 @@ DELETE FROM slots WHERE run_id = ANY(:run_ids::text[]);
 
 -- name: settle_write_claims
 -- Not settled: the warehouse may still work for that run, so the claims stay until the settle time is over.
-UPDATE write_claims w SET release_after = :now + make_interval(secs => t.settle_seconds)
+UPDATE write_claims w SET release_after = :now::timestamptz + make_interval(secs => t.settle_seconds)
 FROM runs r JOIN targets t ON t.location = r.location AND t.target = r.target
 WHERE w.run_id = ANY(:run_ids::text[]) AND r.run_id = w.run_id AND t.settle_seconds > 0 AND w.release_after IS NULL;
 

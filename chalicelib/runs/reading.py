@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..database import Transaction, load_queries
-from ..kernel.clock import instant_text, parse_instant
+from ..kernel.clock import instant_text
 from ..kernel.errors import NotFound
-from ..kernel.paging import Page, decode_cursor, encode_cursor
+from ..kernel.paging import Page, cursor_instant, cursor_number, decode_cursor, encode_cursor
 from ..kernel.records import Instant, Record
 from .model import Blocker, EventView, NodeView, RunView, WhyView
 from .states import RunState
@@ -48,7 +48,7 @@ def list_runs(tx: Transaction, filters: RunFilter, limit: int, cursor: str | Non
     rows = tx.rows(
         QUERIES["list_runs"],
         **filters.model_dump(),
-        key_at=parse_instant(key_at) if key_at else None,
+        key_at=cursor_instant(key_at) if key_at else None,
         key_run=key_run,
         limit=limit + 1,
     )
@@ -78,7 +78,7 @@ def events(tx: Transaction, run_id: str, limit: int, cursor: str | None) -> Page
     """The events of a run in their order."""
     one_run(tx, run_id)
     (key,) = decode_cursor({"events": run_id}, cursor, 1) if cursor else ("0",)
-    rows = tx.rows(QUERIES["events_of_run"], run_id=run_id, key_seq=int(key), limit=limit + 1)
+    rows = tx.rows(QUERIES["events_of_run"], run_id=run_id, key_seq=cursor_number(key), limit=limit + 1)
     shown = [EventView(**row) for row in rows[:limit]]
     return Page(shown, encode_cursor({"events": run_id}, [str(shown[-1].seq)]) if len(rows) > limit else None)
 

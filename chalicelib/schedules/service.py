@@ -14,7 +14,7 @@ from ..kernel.canonical import canonical_json, digest_of
 from ..kernel.clock import instant_text, parse_instant
 from ..kernel.errors import IdReused, NotFound
 from ..kernel.ids import IdSource, check_client_id
-from ..kernel.paging import Page, check_limit, decode_cursor, encode_cursor
+from ..kernel.paging import Page, check_limit, cursor_instant, decode_cursor, encode_cursor
 from .evaluation import Evaluated, Keyset, evaluate_batch
 from .model import Cursor, ScheduleSpec
 from .plan import edited_cursor, first_cursor, next_due_at, resumed_cursor
@@ -90,7 +90,7 @@ class ScheduleService:
         key = decode_cursor(bound, cursor, 1)[0] if cursor else None
         with self._database.transaction() as tx:
             _locked(tx, location, target, name)
-            key_at = parse_instant(key) if key else None
+            key_at = cursor_instant(key) if key else None
             rows = tx.rows(QUERIES["list_ticks"], trigger_id=trigger_id, key_at=key_at, limit=size + 1)
         shown = [TickView(**row) for row in rows[:size]]
         more = encode_cursor(bound, [instant_text(shown[-1].scheduled_for)]) if len(rows) > size else None

@@ -1,0 +1,76 @@
+"""Tidemill runs SQL builds on time, in your own AWS account.
+
+The names below are what a project's jobs file imports. They are loaded on first use (PEP 562), so that importing a
+part of the package, as a Lambda does, does not load the records. Start reading at ``authoring/jobs.py``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .authoring.builds import Command, Dbt, SqlBuild
+    from .authoring.jobs import Job
+    from .authoring.policies import Input, Pool, Retry, Writes
+    from .authoring.triggers import PlatformSensor, RunSensor, Schedule, SensorResult, SourceSensor, sensor
+
+    __version__: str
+
+__all__ = [
+    "Command",
+    "Dbt",
+    "Input",
+    "Job",
+    "PlatformSensor",
+    "Pool",
+    "Retry",
+    "RunSensor",
+    "Schedule",
+    "SensorResult",
+    "SourceSensor",
+    "SqlBuild",
+    "Writes",
+    "__version__",
+    "sensor",
+]
+
+_HOME = {
+    "Command": "builds",
+    "Dbt": "builds",
+    "Input": "policies",
+    "Job": "jobs",
+    "PlatformSensor": "triggers",
+    "Pool": "policies",
+    "Retry": "policies",
+    "RunSensor": "triggers",
+    "Schedule": "triggers",
+    "SensorResult": "triggers",
+    "SourceSensor": "triggers",
+    "SqlBuild": "builds",
+    "Writes": "policies",
+    "sensor": "triggers",
+}
+
+
+def _installed_version() -> str:
+    try:
+        return version("tidemill")
+    except PackageNotFoundError:  # the deployed tree on Lambda carries no distribution metadata
+        return "0+unknown"
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        value: object = _installed_version()
+    elif name in _HOME:
+        value = getattr(import_module(f".authoring.{_HOME[name]}", __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

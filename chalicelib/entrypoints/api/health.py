@@ -1,0 +1,60 @@
+"""Whether this is alive, whether it can work, and what it offers. The only operations that need no token."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from ... import __version__
+from ...cron.zones import tzdata_version
+from ...database.store import check_store
+from ...kernel.errors import TidemillError, Unavailable
+from ...kernel.records import Record
+from ..log import described, logger
+from .routing import Call, Nothing, Resource
+
+resource = Resource("health")
+
+
+class Health(Record):
+    """The release of Tidemill and of the time zone data."""
+
+    status: Literal["ok"] = "ok"
+    release: str
+    tzdata: str
+
+
+class Readiness(Record):
+    """Everything that a request needs has answered."""
+
+    status: Literal["ready"] = "ready"
+
+
+@resource.operation("GET", "/health")
+def health(call: Call[Nothing, Nothing, None]) -> Health:
+    """Say which release runs here. Reads no store and wakes nothing."""
+    del call
+    return Health(release=__version__, tzdata=tzdata_version())
+
+
+@resource.operation("GET", "/ready", errors=[Unavailable])
+def ready(call: Call[Nothing, Nothing, None]) -> Readiness:
+    """Check that the store answers and has this release's schema, and that the queues are there."""
+    try:
+        check_store(call.services.settings.database_url)
+        for queue in ("tick", "run-lambda", "run-container"):
+            call.services.aws.queues.check(queue)
+    except TidemillError as error:
+        logger.warning("not ready", extra={"request_id": call.request_id, **described(error)})
+        raise Unavailable from error
+    return Readiness()
+
+
+@resource.operation("GET", "/openapi.json")
+def openapi(call: Call[Nothing, Nothing, None]) -> dict[str, JsonValue]:
+    """Give this API's OpenAPI 3.1 document."""
+    from .openapi import document
+
+    del call
+    return document()

@@ -1,0 +1,35 @@
+"""The messages of an SQS event, and the names of the queues that they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...kernel.errors import Malformed
+from ...settings import read_settings
+
+
+def queue_name(queue: str) -> str:
+    """The AWS name of a queue; the stage is an environment variable when Chalice packages, too."""
+    return read_settings().name_of(queue)
+
+
+def messages_of(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects in the records' bodies; one that is none is refused, so that its queue dead-letters it."""
+    for record in event["Records"]:
+        try:
+            message = json.loads(record["body"])
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            raise Malformed("the message is not a JSON object")
+        yield message
+
+
+def shard_of(message: Mapping[str, Any]) -> int:
+    """The shard that a message of the queue ``tick`` names."""
+    shard = message.get("shard")
+    if not isinstance(shard, int) or isinstance(shard, bool) or shard < 0:
+        raise Malformed("the message names no shard")
+    return shard

@@ -1,0 +1,24 @@
+"""The services of this process, wired when the first request or event needs them.
+
+Importing a handler must stay cheap and must not read a setting: the packager imports every module too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..bootstrap import Services
+
+Wire = Callable[[], "Services"]
+
+
+@cache
+def services() -> Services:
+    """The services of the stage that the environment describes; kept for the life of the process."""
+    from ..bootstrap import build_services
+    from ..settings import read_settings
+
+    return build_services(read_settings())

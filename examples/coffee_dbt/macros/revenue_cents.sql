@@ -1,0 +1,1 @@
+{% macro revenue_cents(cups, price_cents) %}{{ cups }} * {{ price_cents }}{% endmacro %}

@@ -1,0 +1,6 @@
+select
+    bean_id,
+    bean_name,
+    origin,
+    price_cents
+from {{ ref('beans') }}

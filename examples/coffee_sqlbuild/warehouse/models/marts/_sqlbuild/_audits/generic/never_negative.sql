@@ -1,0 +1,5 @@
+AUDIT ();
+
+SELECT *
+FROM __ref("@model")
+WHERE (@expression) < 0

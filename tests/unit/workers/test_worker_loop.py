@@ -1,0 +1,557 @@
+"""A whole worker on in-memory ports, with real children (scheduler.md 8.1, 7.4; BR-046, 050, 052, 064, 071)."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.kernel.clock import SystemClock
+from chalicelib.kernel.errors import (
+    ClaimEnded,
+    ClaimTaken,
+    InvalidRequest,
+    NotFound,
+    OutcomeUnknown,
+    RunCancelled,
+    TidemillError,
+    TokenExpired,
+    Unavailable,
+)
+from chalicelib.kernel.ids import IdSource
+from chalicelib.leases import partition_of
+from chalicelib.leases.boots import key_of
+from chalicelib.projects.command import verified_nodes
+from chalicelib.projects.compilation import Compilation
+from chalicelib.projects.compile import compile_project
+from chalicelib.runs.model import RunInputs
+from chalicelib.settings import read_settings
+from chalicelib.workers.loop import Pace, Worker
+from chalicelib.workers.process import Graces
+from chalicelib.workers.records import boot_records
+from chalicelib.workers.verification import Project
+from tests.unit.workers.doubles import (
+    COMMAND_PROJECT,
+    Cloud,
+    Server,
+    descriptors,
+    inputs_of,
+    message_of,
+    processes_with,
+)
+
+RUN = "run_0123456789abcdef"
+PACE = Pace(Graces(0.3, 0.3), stop_seconds=0.2, queue_wait_seconds=0, report_seconds=0.05, foreign_seconds=7)
+# The program does what the file named by the run tells it: one project serves every test.
+PROGRAM = """\
+import os, pathlib, sys
+here = pathlib.Path(__file__).parent
+exec((here / "program.txt").read_text())
+"""
+JOBS = """\
+import sys
+from tidemill import Command, Job
+tool = Job(key="tool", build=Command(argv=[sys.executable, "program.py"], ok_exit_codes=[0, 9]), writes=[], timeout={timeout})
+"""
+
+
+class Site:
+    """One worker, its ports and its project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cloud = Cloud()
+        self.server = Server()
+        self.state = folder / "state"
+        self.project = folder / "project"
+        self.project.mkdir()
+        self.stop = threading.Event()
+        self.codes: list[int] = []
+        self._thread: threading.Thread | None = None
+        (self.project / "tidemill.toml").write_text(COMMAND_PROJECT.format(python=sys.executable))
+        (self.project / "program.py").write_text(PROGRAM)
+        self.program("print('done')")
+        self.declare()
+
+    def program(self, text: str) -> None:
+        (self.project / "program.txt").write_text(text)
+
+    def declare(self, timeout: int = 60) -> None:
+        (self.project / "jobs.py").write_text(JOBS.format(timeout=timeout))
+
+    def compiled(self) -> Compilation:
+        work_dir = self.state.parent / "published"
+        return compile_project(
+            self.project, target="dev", python=None, now=datetime(2026, 1, 1, tzinfo=UTC), work_dir=work_dir
+        )
+
+    def publish(self, run_id: str = RUN, **fields: Any) -> RunInputs:
+        """A queued run of what is on disk now; its message is not sent."""
+        index = self.compiled().index
+        definition = index.jobs["tool"]
+        keys = {node: index.nodes[node].drift_key for node in verified_nodes(definition)}
+        inputs = inputs_of(definition, run_id, baseline_hash=index.baseline, drift_keys=keys, **fields)
+        self.server.runs[run_id] = inputs
+        return inputs
+
+    def send(self, inputs: RunInputs) -> None:
+        self.cloud.queue.send("run-container", message_of(inputs))
+
+    def begin(self, *, slots: int = 1, pace: Pace = PACE) -> Worker:
+        clock = SystemClock()
+        worker = Worker(
+            read_settings({"TIDEMILL_LEASE_SECONDS": "3", "TIDEMILL_BEAT_SECONDS": "1"}),
+            self.cloud,
+            self.server,
+            {"tools": Project(self.project)},
+            slots=slots,
+            state_dir=self.state,
+            clock=clock,
+            ids=IdSource(clock, random.Random()),
+            random=random.Random(1),
+            pace=pace,
+        )
+        self._thread = threading.Thread(target=lambda: self.codes.append(worker.run_forever(self.stop)))
+        self._thread.start()
+        return worker
+
+    def end(self) -> int:
+        self.stop.set()
+        if self._thread is not None:
+            self._thread.join(60)
+            assert not self._thread.is_alive()
+        return self.codes[-1] if self.codes else 0
+
+    def item(self, worker: Worker) -> dict[str, Any]:
+        return self.cloud.table.items[key_of(worker.boot_id, partition_of(worker.boot_id))]
+
+    def wait_deleted(self, count: int = 1) -> None:
+        queue = self.cloud.queue
+        with queue.condition:
+            assert queue.condition.wait_for(lambda: len(queue.deleted) >= count, 20), queue.deleted
+
+    def wait_hidden(self) -> tuple[str, int]:
+        queue = self.cloud.queue
+        with queue.condition:
+            assert queue.condition.wait_for(lambda: bool(queue.hidden), 20)
+            return queue.hidden[0]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.end()
+    assert processes_with(str(made.project)) == []
+
+
+def until(told: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not told():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def names(site: Site) -> list[str]:
+    return [call.name for call in site.server.calls]
+
+
+def test_a_run_from_message_to_settled_end(site: Site) -> None:
+    site.program("print('hello'); print('TOKEN' in str(os.environ), os.environ['TIDEMILL_RUN_ID'])")
+    inputs = site.publish()
+    worker = site.begin()
+    site.send(inputs)
+    report = site.server.terminal()
+    assert report.outcome is not None
+    assert (report.outcome.state, report.outcome.settled) == ("succeeded", True)
+    site.wait_deleted()
+    assert site.end() == 0
+    assert names(site) == ["accept", "inputs", "verified", "start", "log_uploads", "upload", "terminal"]
+    assert site.server.uploads == {f"https://objects/{RUN}/0001.log": f"hello\nFalse {RUN}\n".encode()}
+    assert {call.token for call in site.server.named("inputs", "verified", "start", "terminal")} == {"tmw_1"}
+    assert site.server.named("accept")[0].body.boot_id == worker.boot_id
+    assert site.cloud.table.items == {}
+    assert boot_records(site.state) == []
+    assert list((site.state / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(("code", "state"), [(9, "succeeded"), (4, "failed")])
+def test_the_exit_code_decides(site: Site, code: int, state: str) -> None:
+    site.program(f"print('why', flush=True); sys.exit({code})")
+    site.begin()
+    site.send(site.publish())
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert outcome.state == state
+    if state == "failed":
+        assert (outcome.end_reason, outcome.error_code, outcome.message) == ("tool_failed", "exit_4", "why")
+
+
+def test_the_group_is_recorded_before_anything_runs_and_forgotten_after(site: Site) -> None:
+    site.program(f"""
+import json, time
+folder = pathlib.Path({str(site.state)!r}) / "boots"
+record = json.loads(next(folder.glob("*.json")).read_text())
+print(record["groups"][os.environ["TIDEMILL_RUN_ID"]]["pgid"] == os.getpgid(0), flush=True)
+while not (here / "go").exists():
+    time.sleep(0.02)
+""")
+    worker = site.begin()
+    site.send(site.publish())
+    until(lambda: bool(site.item(worker)["process_groups"].get(RUN)))
+    assert set(site.item(worker)["process_groups"][RUN]) == {"pgid", "started"}
+    (site.project / "go").touch()
+    site.server.terminal()
+    assert site.server.uploads[f"https://objects/{RUN}/0001.log"] == b"True\n"
+    assert site.item(worker)["process_groups"] == {}
+
+
+@pytest.mark.parametrize("refusal", [ClaimTaken("x"), ClaimEnded("x"), RunCancelled("x")])
+def test_a_refused_claim_drops_the_message_and_nothing_else(site: Site, refusal: TidemillError) -> None:
+    site.server.faults["accept"] = [refusal]
+    site.begin()
+    site.send(site.publish())
+    site.wait_deleted()
+    site.end()
+    assert names(site) == ["accept"]
+    assert site.codes == [0]
+
+
+def test_a_run_of_another_location_is_left_alone(site: Site) -> None:
+    site.server.faults["accept"] = [NotFound("no such run")]
+    site.begin()
+    inputs = site.publish()
+    site.send(inputs)
+    assert site.wait_hidden() == ("receipt-1", 7)
+    assert site.cloud.queue.deleted == []
+    # Shown again, another try may succeed.
+    site.send(inputs)
+    assert site.server.terminal().outcome is not None
+
+
+def test_one_claim_delivered_twice_runs_once(site: Site) -> None:
+    """BR-046: the same id twice, at once, with slots for both."""
+    inputs = site.publish()
+    site.send(inputs)
+    site.send(inputs)
+    site.begin(slots=2)
+    site.server.terminal()
+    site.wait_deleted(2)
+    site.send(inputs)
+    site.wait_deleted(3)
+    site.end()
+    assert names(site).count("start") == 1
+    assert names(site).count("terminal") == 1
+
+
+def test_a_failing_delete_changes_nothing(site: Site) -> None:
+    """BR-050: the handle is over; redelivery after success is dropped."""
+    site.cloud.queue.deleting_fails = True
+    inputs = site.publish()
+    site.send(inputs)
+    site.begin()
+    site.server.terminal()
+    site.cloud.queue.deleting_fails = False
+    site.send(inputs)
+    site.wait_deleted()
+    site.end()
+    assert names(site).count("terminal") == 1
+
+
+def test_an_unreadable_message_is_left_for_the_dead_letter_queue(site: Site) -> None:
+    site.cloud.queue.send("run-container", "{")
+    site.cloud.queue.send("run-container", json.dumps({"v": 2, "run_id": "r", "claim_id": "c"}))
+    inputs = site.publish()
+    site.send(inputs)
+    site.begin()
+    site.server.terminal()
+    site.wait_deleted()
+    assert site.cloud.queue.deleted == ["receipt-3"]
+
+
+def test_lost_replies_are_asked_for_again_with_the_same_key_and_content(site: Site) -> None:
+    lost: list[TidemillError | None] = [OutcomeUnknown("lost"), Unavailable("away")]
+    site.server.faults = {name: list(lost) for name in ("accept", "inputs", "verified", "start", "terminal")}
+    site.begin()
+    site.send(site.publish())
+    site.server.wait_for("terminal", 3)
+    site.end()
+    for name in ("accept", "inputs", "verified", "start", "terminal"):
+        calls = site.server.named(name)
+        assert len(calls) == 3
+        assert len({repr(call.body) for call in calls}) == 1
+    assert site.cloud.queue.hidden[0] == ("receipt-1", 120)
+
+
+def test_an_expired_token_is_renewed_by_accepting_again(site: Site) -> None:
+    site.server.faults["terminal"] = [TokenExpired("over")]
+    site.begin()
+    site.send(site.publish())
+    site.server.wait_for("terminal", 2)
+    accepted = site.server.named("accept")
+    assert len(accepted) == 2
+    assert accepted[0].body == accepted[1].body
+    assert site.server.named("terminal")[0].token != site.server.named("terminal")[1].token
+
+
+def test_drift_is_refused_before_anything_starts(site: Site) -> None:
+    inputs = site.publish()
+    site.declare(timeout=61)
+    (site.project / "jobs.py").write_text((site.project / "jobs.py").read_text().replace("[0, 9]", "[0]"))
+    site.begin()
+    site.send(inputs)
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.end_reason) == ("launch_failed", "drift")
+    assert "command:tool (changed)" in str(outcome.message)
+    assert "start" not in names(site)
+
+
+@pytest.mark.parametrize("what", ["broken", "missing"])
+def test_a_project_that_does_not_compile_is_drift(site: Site, what: str) -> None:
+    inputs = site.publish()
+    if what == "broken":
+        (site.project / "jobs.py").write_text("raise RuntimeError('half an edit')")
+    else:
+        site.project.rename(site.project.with_name("moved"))
+    site.begin()
+    site.send(inputs)
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.end_reason) == ("launch_failed", "drift")
+    assert ("half an edit" in str(outcome.message)) == (what == "broken")
+    assert "start" not in names(site)
+
+
+def test_inputs_with_another_hash_are_refused(site: Site) -> None:
+    site.begin()
+    site.send(site.publish(inputs_hash="f" * 64))
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.end_reason) == ("launch_failed", "inputs_invalid")
+
+
+def test_a_secret_that_cannot_be_read_is_refused(site: Site) -> None:
+    site.begin()
+    site.send(site.publish(environment={"PASSWORD": "secret:db"}))
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert outcome.end_reason == "inputs_invalid"
+    assert "PASSWORD" in str(outcome.message)
+
+
+def test_a_start_that_is_refused_as_cancelled_is_reported_cancelled(site: Site) -> None:
+    site.server.faults["start"] = [RunCancelled("cancelled")]
+    site.begin()
+    site.send(site.publish())
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert outcome.state == "cancelled"
+
+
+def test_a_start_after_its_deadline_writes_nothing(site: Site) -> None:
+    """BR-071: the start time-out revoked the claim; the late worker does nothing."""
+    marker = site.project / "ran"
+    site.program(f"pathlib.Path({str(marker)!r}).touch()")
+    site.server.faults["start"] = [ClaimEnded("start_timeout")]
+    site.begin()
+    site.send(site.publish())
+    site.server.wait_for("start")
+    site.end()
+    assert "terminal" not in names(site)
+    assert not marker.exists()
+
+
+LONG = """
+import signal, time
+print("up", flush=True)
+(here / "up").touch()
+time.sleep(120)
+"""
+
+
+def running(site: Site, program: str = LONG, **fields: Any) -> Worker:
+    site.program(program)
+    worker = site.begin()
+    site.send(site.publish(**fields))
+    until((site.project / "up").exists)
+    return worker
+
+
+def test_a_cancel_signal_interrupts_and_the_end_is_settled(site: Site) -> None:
+    worker = running(site)
+    site.item(worker)["cancel"][RUN] = "can_0123456789abcdef"
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.settled) == ("cancelled", True)
+    until(lambda: RUN not in site.item(worker)["cancel"])
+
+
+def test_a_child_that_ignores_the_cancel_is_killed_and_does_not_settle(site: Site) -> None:
+    ignoring = "import signal\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\n" + LONG
+    worker = running(site, ignoring)
+    site.item(worker)["cancel"][RUN] = "can_0123456789abcdef"
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.settled, outcome.summary["signal"]) == ("cancelled", False, 9)
+
+
+def test_exit_zero_after_a_cancel_is_still_cancelled(site: Site) -> None:
+    polite = "import signal\nsignal.signal(2, lambda *_: sys.exit(0))\n" + LONG
+    worker = running(site, polite)
+    site.item(worker)["cancel"][RUN] = "can_0123456789abcdef"
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.summary["exit_code"]) == ("cancelled", 0)
+
+
+def test_the_time_limit_ends_a_run(site: Site) -> None:
+    site.declare(timeout=1)
+    running(site)
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.end_reason, outcome.settled) == ("failed", "timed_out", True)
+
+
+def test_a_revoked_claim_stops_its_child(site: Site) -> None:
+    worker = running(site)
+    site.server.faults["terminal"] = [ClaimEnded("over")]
+    site.item(worker)["revoked"][f"clm_{RUN}"] = True
+    site.server.wait_for("terminal")
+    site.end()
+    assert site.codes == [0]
+
+
+def test_a_lost_lease_stops_every_child_and_the_worker(site: Site) -> None:
+    running(site)
+    site.cloud.table.items.clear()
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.end_reason) == ("failed", "interrupted")
+    until(lambda: bool(site.codes))
+    assert site.codes == [1]
+
+
+def test_dynamodb_and_the_api_away_stop_nothing(site: Site) -> None:
+    """S40: only what is said counts, silence does not."""
+    site.program(LONG.replace("time.sleep(120)", "while not (here / 'go').exists(): time.sleep(0.02)"))
+    worker = site.begin()
+    site.send(site.publish())
+    until((site.project / "up").exists)
+    site.cloud.table.failing.set()
+    site.server.faults["terminal"] = [Unavailable("away")] * 2
+    counter = site.item(worker)["counter"]
+    time.sleep(1.5)  # longer than a beat: nothing to wait for, since nothing may happen
+    assert "terminal" not in names(site)
+    site.cloud.table.failing.clear()
+    until(lambda: site.item(worker)["counter"] > counter)
+    (site.project / "go").touch()
+    outcome = site.server.wait_for("terminal", 3)[-1].body.outcome
+    assert outcome.state == "succeeded"
+
+
+def test_beats_go_on_while_runs_are_busy(site: Site) -> None:
+    """BR-065: a CPU-bound child and a blocked report do not stop the counter."""
+    worker = running(site, LONG.replace("time.sleep(120)", "while True: pass"))
+    counter = site.item(worker)["counter"]
+    until(lambda: site.item(worker)["counter"] >= counter + 2)
+
+
+def test_stopping_lets_a_short_run_finish(site: Site) -> None:
+    running(site, LONG.replace("120", "0.5"))
+    site.stop.set()
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert outcome.state in {"succeeded", "failed"}
+    assert site.end() == 0
+
+
+def test_stopping_interrupts_a_long_run(site: Site) -> None:
+    running(site)
+    assert site.end() == 0
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.end_reason, outcome.settled) == ("failed", "interrupted", True)
+
+
+def test_stopping_before_the_start_is_lost_before_start(site: Site) -> None:
+    site.server.faults["inputs"] = [Unavailable("away")] * 1_000
+    site.begin()
+    site.send(site.publish())
+    site.server.wait_for("inputs", 2)
+    site.end()
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.state, outcome.end_reason) == ("launch_failed", "lost_before_start")
+
+
+def test_a_start_whose_answer_never_came_ends_as_interrupted(site: Site) -> None:
+    site.server.faults["start"] = [OutcomeUnknown("lost")] * 1_000
+    site.server.faults["terminal"] = [InvalidRequest("a running run cannot end launch_failed")]
+    site.begin()
+    site.send(site.publish())
+    site.server.wait_for("start", 2)
+    site.end()
+    first, second = (call.body for call in site.server.named("terminal"))
+    assert first.report_key != second.report_key
+    assert (second.outcome.state, second.outcome.end_reason) == ("failed", "interrupted")
+
+
+def test_a_report_that_is_never_answered_leaves_the_boot_to_be_proved(site: Site) -> None:
+    site.server.faults["terminal"] = [Unavailable("away")] * 1_000
+    pace = Pace(PACE.graces, 0.1, 0, 0.05, 7, last_call_seconds=0.3)
+    worker = site.begin(pace=pace)
+    site.send(site.publish())
+    site.server.wait_for("terminal")
+    site.end()
+    assert [record.boot_id for record in boot_records(site.state)] == [worker.boot_id]
+
+
+def test_a_store_that_is_down_fails_no_run(site: Site) -> None:
+    site.server.faults["upload"] = [Unavailable("S3 is away")]
+    site.begin()
+    site.send(site.publish())
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert outcome.state == "succeeded"
+
+
+def test_a_killed_child_is_told_as_killed(site: Site) -> None:
+    site.program("import signal; os.kill(os.getpid(), signal.SIGKILL)")
+    site.begin()
+    site.send(site.publish())
+    outcome = site.server.terminal().outcome
+    assert outcome is not None
+    assert (outcome.end_reason, outcome.error_code, outcome.settled) == ("killed", "signal_9", False)
+
+
+def test_slots_bound_what_runs_at_once(site: Site) -> None:
+    site.program(LONG.replace("time.sleep(120)", "while not (here / 'go').exists(): time.sleep(0.02)"))
+    first = site.publish()
+    second = site.publish("run_second0123456789")
+    site.send(first)
+    site.send(second)
+    site.begin()
+    until((site.project / "up").exists)
+    assert len(site.server.named("accept")) == 1
+    (site.project / "go").touch()
+    site.server.wait_for("terminal", 2)
+
+
+def test_many_quick_runs_leave_no_thread_and_no_descriptor(site: Site) -> None:
+    inputs = [site.publish(f"run_quick_{number:016d}") for number in range(6)]
+    threads, open_files = threading.active_count(), descriptors()
+    site.begin(slots=3)
+    for one in inputs:
+        site.send(one)
+    site.server.wait_for("terminal", 6)
+    site.end()
+    assert threading.active_count() <= threads
+    assert descriptors() <= open_files
