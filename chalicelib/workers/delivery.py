@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import httpx
@@ -71,15 +71,24 @@ class Delivery:
         while not self._finishing.wait(self._every_seconds):
             self._step()
         # The file may hold more than one read takes.
-        while self._collect(self._runner.parse_record(record) for record in self._records.read()):
+        while self._collect(self._parsed()):
             pass
         self._collect(self._last_nodes)
         self._step()
 
     def _step(self) -> None:
-        self._collect(self._runner.parse_record(record) for record in self._records.read())
+        self._collect(self._parsed())
         self._send_nodes()
         self._send_log()
+
+    def _parsed(self) -> Iterator[NodeReport | None]:
+        """A record that the tool broke says nothing; it stops nothing either."""
+        for record in self._records.read():
+            try:
+                yield self._runner.parse_record(record)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                _LOGGER.warning("run %s: a live record cannot be read: %s", self._session.run_id, error)
+                yield None
 
     def _collect(self, reports: Iterable[NodeReport | None]) -> int:
         found = 0

@@ -135,7 +135,7 @@ class Execution:
         try:
             ending, sent = self._run_child(plan, launch, log)
             log.finish()
-            evidence = runner.read_evidence(plan, log.tail())
+            evidence = _evidence(runner, plan, log.tail())
         finally:
             seen = delivery.finish(evidence.nodes)
         counted = evidence if evidence.document else evidence.with_touched(seen)
@@ -242,6 +242,15 @@ def _end_for_sure(process: OwnedProcess) -> None:
     while process.wait(0) is None:
         process.kill()
         process.wait(1)
+
+
+def _evidence(runner: Runner, plan: RunPlan, log_tail: str) -> Evidence:
+    """What the tool left; a document that it broke is as good as none."""
+    try:
+        return runner.read_evidence(plan, log_tail)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        _LOGGER.warning("run %s: its result cannot be read: %s", plan.inputs.run_id, error)
+        return Evidence()
 
 
 def _end(plan: RunPlan, ending: Ending, evidence: Evidence) -> End:

@@ -5,22 +5,17 @@ One owner thread per run starts its child, lives until the child is reaped, and 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from ..cloud.ports import LeaseTable, QueueMessage
 from ..kernel.clock import Clock
-from ..kernel.errors import TidemillError
 from ..kernel.ids import IdSource, RandomBits
 from ..kernel.limits import (
-    ACCEPT_VISIBILITY_SECONDS,
-    CLAIMS_REMEMBERED,
     FOREIGN_MESSAGE_SECONDS,
     INTERRUPT_GRACE_SECONDS,
     QUEUE_WAIT_SECONDS,
@@ -31,31 +26,17 @@ from ..kernel.limits import (
 from ..leases.beats import BeatThread
 from ..leases.boots import BeatAnswer, BootLease
 from ..leases.machine import read_identity
-from ..runs.model import Accepted, AcceptRequest
 from ..settings import Settings
 from .execution import Execution, Workshop
+from .intake import Boot, Intake, RunQueue
 from .process import Graces
 from .records import BootFile, settle
-from .server import WorkerApi, verdict_of
-from .session import Backoff, ClaimSession
+from .server import WorkerApi
+from .session import Backoff
 from .verification import Project, Verifier
 
 _LOGGER = logging.getLogger("tidemill.worker")
-QUEUE = "run-container"
 _LOOK_SECONDS = 0.5
-
-
-class RunQueue(Protocol):
-    """What a worker does with the run queue; ``cloud.ports.QueueService`` has it."""
-
-    def receive(self, queue: str, *, wait_seconds: int, maximum: int = 1) -> Sequence[QueueMessage]:
-        """Up to ``maximum`` messages."""
-
-    def delete(self, queue: str, receipt: str) -> None:
-        """Acknowledge a message."""
-
-    def hide(self, queue: str, receipt: str, seconds: int) -> None:
-        """Show a message again after ``seconds``."""
 
 
 class WorkerCloud(Protocol):
@@ -103,8 +84,6 @@ class Worker:
         pace: Pace | None = None,
         resolve_secret: Callable[[str], str] | None = None,
     ) -> None:
-        self._queues = cloud.queues
-        self._api = api
         self._clock = clock
         self._random = random
         self._pace = pace or Pace()
@@ -115,7 +94,6 @@ class Worker:
         self._lock = threading.Lock()
         self._executions: dict[str, Execution] = {}
         self._threads: set[threading.Thread] = set()
-        self._known_claims: deque[str] = deque(maxlen=CLAIMS_REMEMBERED)
         self._unreported = False
         identity = read_identity(state_dir, random)
         verifier = Verifier(projects, state_dir / "compile", resolve_secret)
@@ -131,6 +109,14 @@ class Worker:
             locations=verifier.locations,
             clock=clock,
             lease_seconds=settings.lease_seconds,
+        )
+        self._intake = Intake(
+            cloud.queues,
+            api,
+            Boot(self.boot_id, self._lease.partition),
+            random,
+            wait_seconds=self._pace.queue_wait_seconds,
+            foreign_seconds=self._pace.foreign_seconds,
         )
         self._beats = BeatThread(self._lease, self._deliver, clock=clock, beat_seconds=settings.beat_seconds)
         self._shop = Workshop(
@@ -180,7 +166,9 @@ class Worker:
             self._lease.close()
         except Exception as error:  # noqa: BLE001 - recovery deletes the item of a dead boot
             _LOGGER.warning("the lease item is not deleted: %s", error)
-        if not self._unreported:
+        with self._lock:
+            to_prove = self._unreported or self._intake.uncertain or bool(self._threads)
+        if not to_prove:
             settle(self._state_dir, self.boot_id)
 
     def _deliver(self, answer: BeatAnswer) -> None:
@@ -196,125 +184,47 @@ class Worker:
             _LOGGER.error("boot %s lost its lease (%s); everything stops", self.boot_id, answer.lost)
             self._lost.set()
 
-    # --- messages
+    # --- runs
 
     def _poll(self) -> None:
-        backoff = Backoff(self._random)
         while not self._ending():
             if not self._slots.acquire(timeout=_LOOK_SECONDS):
                 continue
-            try:
-                messages = self._queues.receive(QUEUE, wait_seconds=self._pace.queue_wait_seconds, maximum=1)
-            except Exception as error:  # noqa: BLE001 - a queue that fails is asked again
-                _LOGGER.warning("the queue does not answer: %s", error)
-                self._stop.wait(backoff.next_seconds())
-                messages = ()
-            else:
-                backoff = Backoff(self._random)
-            if not messages:
+            message = self._intake.receive(self._stop)
+            if message is None or self._ending():
+                if message is not None:
+                    self._intake.give_back(message)
                 self._slots.release()
-            for message in messages:
-                self._begin(message)
+                continue
+            # A daemon: when the process must end, its keepers see that and end the children (S42).
+            thread = threading.Thread(target=self._own, args=(message,), name="run-owner", daemon=True)
+            with self._lock:
+                self._threads.add(thread)
+            thread.start()
 
     def _ending(self) -> bool:
         return self._stop.is_set() or self._lost.is_set()
 
-    def _begin(self, message: QueueMessage) -> None:
-        if self._ending():
-            self._show(message, 0)
-            self._slots.release()
-            return
-        thread = threading.Thread(target=self._own, args=(message,), name="run-owner")
-        with self._lock:
-            self._threads.add(thread)
-        thread.start()
-
     def _own(self, message: QueueMessage) -> None:
         """The owner thread of one message and, when the claim is ours, of its run."""
         try:
-            named = _named(message)
-            if named is None:
-                _LOGGER.error("a message that is not ours to understand stays in the queue: %.200s", message.body)
-            elif self._first_sight(named.claim_id):
-                self._take(message, named)
-            else:
-                self._delete(message)  # delivered twice; the run is here already (S33)
+            session = self._intake.accept(message, self._stop)
+            if session is not None:
+                self._carry(Execution(self._shop, session))
         finally:
             with self._lock:
                 self._threads.discard(threading.current_thread())
             self._slots.release()
 
-    def _first_sight(self, claim_id: str) -> bool:
+    def _carry(self, execution: Execution) -> None:
         with self._lock:
-            if claim_id in self._known_claims:
-                return False
-            self._known_claims.append(claim_id)
-        return True
-
-    def _forget(self, claim_id: str) -> None:
-        with self._lock:
-            self._known_claims.remove(claim_id)
-
-    def _take(self, message: QueueMessage, named: _Named) -> None:
-        request = AcceptRequest(
-            claim_id=named.claim_id,
-            boot_id=self.boot_id,
-            boot_partition=self._lease.partition,
-            worker_kind="container",
-        )
-        accepted = self._accept(message, named, request)
-        if accepted is None:
-            return
-        self._delete(message)
-        session = ClaimSession(self._api, self._random, named.run_id, request, accepted.worker_token)
-        execution = Execution(self._shop, session)
-        with self._lock:
-            self._executions[named.claim_id] = execution
+            self._executions[execution.claim_id] = execution
         try:
             execution.carry()
         finally:
             with self._lock:
-                del self._executions[named.claim_id]
+                del self._executions[execution.claim_id]
                 self._unreported |= not execution.reported
-
-    def _accept(self, message: QueueMessage, named: _Named, request: AcceptRequest) -> Accepted | None:
-        """The accepted claim, or ``None``: then the message is deleted or shown again later, as the refusal says."""
-        backoff = Backoff(self._random)
-        while True:
-            try:
-                return self._api.accept(named.run_id, request)
-            except TidemillError as error:
-                verdict = verdict_of(error)
-                if verdict in {"claim_lost", "cancelled"}:
-                    self._delete(message)
-                    return None
-                if verdict != "transient":
-                    _LOGGER.warning("run %s is left to another worker: %s", named.run_id, error.detail)
-                    self._show(message, self._pace.foreign_seconds)
-                elif self._wait_to_accept(message, backoff):
-                    continue
-                self._forget(named.claim_id)
-                return None
-
-    def _wait_to_accept(self, message: QueueMessage, backoff: Backoff) -> bool:
-        """Keep the message while the server is away; ``False`` when the worker stops first."""
-        self._show(message, ACCEPT_VISIBILITY_SECONDS)
-        if self._stop.wait(backoff.next_seconds()) or self._lost.is_set():
-            self._show(message, 0)
-            return False
-        return True
-
-    def _delete(self, message: QueueMessage) -> None:
-        try:
-            self._queues.delete(QUEUE, message.receipt)
-        except Exception as error:  # noqa: BLE001 - a message that comes again finds the claim taken
-            _LOGGER.warning("a message is not deleted: %s", error)
-
-    def _show(self, message: QueueMessage, seconds: int) -> None:
-        try:
-            self._queues.hide(QUEUE, message.receipt, seconds)
-        except Exception as error:  # noqa: BLE001 - it comes back by itself
-            _LOGGER.warning("a message keeps its visibility: %s", error)
 
     # --- the end
 
@@ -337,17 +247,3 @@ class Worker:
             threads = list(self._threads)
         for thread in threads:
             thread.join(max(0.0, deadline - self._clock.elapsed_seconds()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    run_id: str
-    claim_id: str
-
-
-def _named(message: QueueMessage) -> _Named | None:
-    try:
-        body = json.loads(message.body)
-        return _Named(str(body["run_id"]), str(body["claim_id"])) if body["v"] == 1 else None
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -21,12 +21,12 @@ from ..client.api import ApiClient
 from ..kernel.clock import SystemClock
 from ..kernel.errors import UsageError
 from ..kernel.ids import IdSource
-from ..kernel.limits import WORKER_CALL_SECONDS
+from ..kernel.limits import STOP_GRACE_SECONDS, WORKER_CALL_SECONDS
 from ..projects.project_file import load_project_file
 from ..settings import Settings, read_settings
 from .keeper import PR_SET_DUMPABLE, prctl
 from .leftovers import ended_boots
-from .loop import Worker, WorkerCloud
+from .loop import Pace, Worker, WorkerCloud
 from .records import settle
 from .server import ServerApi
 from .supervisor import TOKEN_FILE, prove
@@ -41,7 +41,7 @@ class WorkerOptions:
     """The options of ``tidemill worker run``.
 
     ``server`` and ``token_file`` default to ``TIDEMILL_API_URL`` and ``TIDEMILL_TOKEN_FILE``; ``python`` overrides the
-    interpreter that the projects' files name.
+    interpreter that the projects' files name; ``stop_seconds`` is how long running builds may go on after SIGTERM.
     """
 
     projects: Sequence[Path]
@@ -50,6 +50,7 @@ class WorkerOptions:
     token_file: Path | None = None
     python: Path | None = None
     slots: int = 1
+    stop_seconds: float = STOP_GRACE_SECONDS
 
 
 def run_worker(options: WorkerOptions, cloud: WorkerCloud | None = None) -> int:
@@ -74,6 +75,7 @@ def run_worker(options: WorkerOptions, cloud: WorkerCloud | None = None) -> int:
             clock=clock,
             ids=IdSource(clock, random),
             random=random,
+            pace=Pace(stop_seconds=options.stop_seconds),
         )
         return worker.run_forever(stop)
 

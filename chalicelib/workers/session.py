@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..kernel.errors import TidemillError
+from ..kernel.errors import TidemillError, Unavailable
 from ..kernel.ids import RandomBits
 from ..kernel.limits import WORKER_RETRY_FIRST_SECONDS, WORKER_RETRY_MAX_SECONDS
 from ..runs.model import AcceptRequest, Outcome, Report, RunInputs, StartRequest
@@ -64,8 +64,10 @@ class ClaimSession:
 
     def upload_log(self, name: str, data: bytes) -> None:
         """Store one part of the log; one attempt."""
-        links = self._api.log_uploads(self.run_id, self._token, [name])
-        self._api.upload(links[name], data)
+        link = self._api.log_uploads(self.run_id, self._token, [name]).get(name)
+        if link is None:
+            raise Unavailable(f"the server gave no address for {name}")
+        self._api.upload(link, data)
 
     def verified_report(self) -> Report:
         """The report that verification passed."""

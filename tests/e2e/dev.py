@@ -76,8 +76,18 @@ class Dev:
         self.process.wait(10)
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that came of this ``dev`` and still lives."""
-        return [process for process in psutil.process_iter() if _environment(process).get(_MARK) == self._mark]
+        """Everything that came of this ``dev`` and still lives, its own process included."""
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        """By the mark in its environment (workers and builds have a scrubbed one), or because it works in our folder."""
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            near = [process.cwd(), *process.cmdline()]
+            return process.environ().get(_MARK) == self._mark or any(str(self.folder) in text for text in near)
+        except psutil.Error:
+            return False
 
     def worker(self) -> psutil.Process:
         """The process that polls the queue."""
@@ -113,13 +123,6 @@ class Dev:
     def published(self, seconds: float = 90) -> None:
         """Wait until the project's jobs are there."""
         wait_for(lambda: self.cli("jobs", "list", expect=(0, 2)).get("items"), seconds, f"the publication; dev said:\n{self.said}")
-
-
-def _environment(process: psutil.Process) -> dict[str, str]:
-    try:
-        return dict(process.environ()) if process.status() != psutil.STATUS_ZOMBIE else {}
-    except psutil.Error:
-        return {}
 
 
 def _is_worker(process: psutil.Process, ancestor: int) -> bool:

@@ -157,12 +157,12 @@ def _answers(dev: Dev, run_id: str) -> bool:
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
     folder = command_project(tmp_path / "plain")
-    dev = Dev(folder)
-    dev.start()
-    dev.published()
-    run_id = dev.request("slow", "--input", "seconds=1")
-    dev.wait_state(run_id, "succeeded")
-    assert len(dev.processes()) > 1
-    assert dev.stop() == 0
-    assert dev.processes() == []
+    with running(folder) as dev:
+        dev.published()
+        run_id = dev.request("slow", "--input", "seconds=1")
+        dev.wait_state(run_id, "succeeded")
+        before = {process.name() for process in dev.processes()}
+        assert {"postgres", "tidemill"} <= before
+        assert dev.stop() == 0
+        assert dev.processes() == []
     assert not (folder / ".tidemill" / "dev.json").exists()

@@ -465,12 +465,19 @@ def test_beats_go_on_while_runs_are_busy(site: Site) -> None:
 
 
 def test_stopping_lets_a_short_run_finish(site: Site) -> None:
-    running(site, LONG.replace("120", "0.5"))
+    site.program(LONG.replace("time.sleep(120)", "while not (here / 'go').exists(): time.sleep(0.02)"))
+    site.begin(pace=Pace(PACE.graces, 30, 0, 0.05))
+    inputs = site.publish()
+    site.send(inputs)
+    until((site.project / "up").exists)
     site.stop.set()
+    site.send(site.publish("run_after_the_stop_000"))
+    (site.project / "go").touch()
+    assert site.end() == 0
     outcome = site.server.terminal().outcome
     assert outcome is not None
-    assert outcome.state in {"succeeded", "failed"}
-    assert site.end() == 0
+    assert outcome.state == "succeeded"
+    assert [call.run_id for call in site.server.named("accept")] == [RUN]
 
 
 def test_stopping_interrupts_a_long_run(site: Site) -> None:
@@ -511,6 +518,17 @@ def test_a_report_that_is_never_answered_leaves_the_boot_to_be_proved(site: Site
     site.send(site.publish())
     site.server.wait_for("terminal")
     site.end()
+    assert [record.boot_id for record in boot_records(site.state)] == [worker.boot_id]
+
+
+def test_an_accept_that_was_never_answered_leaves_the_boot_to_be_proved(site: Site) -> None:
+    """BR-052: whether the claim is ours is unknown, so the end of the boot is what settles it."""
+    site.server.faults["accept"] = [OutcomeUnknown("lost")] * 1_000
+    worker = site.begin()
+    site.send(site.publish())
+    site.server.wait_for("accept", 2)
+    site.end()
+    assert site.cloud.queue.hidden[-1] == ("receipt-1", 0)
     assert [record.boot_id for record in boot_records(site.state)] == [worker.boot_id]
 
 

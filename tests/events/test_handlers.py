@@ -1,0 +1,105 @@
+"""What each event does, by the function that the local event pump calls too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.entrypoints.events.dead_letter import handle_dead_letter
+from chalicelib.entrypoints.events.due_tick import handle_due_tick
+from chalicelib.entrypoints.events.tick import handle_tick
+from chalicelib.kernel.errors import Malformed
+from tests.api.site import RUN, Site
+
+EVENTS = Path(__file__).parents[2] / "events"
+
+
+def event(name: str) -> Any:
+    return json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def records(*bodies: str) -> dict[str, Any]:
+    (record,) = event("sqs_tick")["Records"]
+    return {"Records": [record | {"body": body} for body in bodies]}
+
+
+@pytest.fixture
+def queued(site: Site) -> Site:
+    site.publish()
+    site.queued()
+    return site
+
+
+def state(site: Site) -> str:
+    return site.services.runs.run(RUN).state
+
+
+def test_the_minute_rule_claims_what_is_queued(queued: Site) -> None:
+    handle_tick(queued.services, event("minute_rule"))
+    assert state(queued) == "claimed"
+
+
+def test_the_minute_rule_hands_the_other_shards_to_the_queue(queued: Site) -> None:
+    queued.woken()
+    settings = queued.services.settings.model_copy(update={"scheduler_shards": 3})
+    handle_tick(replace(queued.services, settings=settings), event("minute_rule"))
+    assert queued.woken() == [{"v": 1, "shard": shard, "kind": "minute"} for shard in (1, 2)]
+
+
+def test_a_wake_up_claims_what_is_queued(queued: Site) -> None:
+    handle_due_tick(queued.services, event("sqs_tick"))
+    assert state(queued) == "claimed"
+
+
+def test_a_wake_up_of_another_shard_leaves_it_alone(queued: Site) -> None:
+    handle_due_tick(queued.services, records('{"v": 1, "shard": 1, "kind": "wake"}'))
+    assert state(queued) == "queued"
+
+
+def test_an_event_that_arrives_twice_changes_nothing_more(queued: Site) -> None:
+    handle_due_tick(queued.services, event("sqs_tick"))
+    claim = queued.services.runs.run(RUN).claim
+    handle_due_tick(queued.services, event("sqs_tick"))
+    handle_tick(queued.services, event("minute_rule"))
+    again = queued.services.runs.run(RUN).claim
+    assert claim is not None
+    assert again is not None
+    assert again.claim_id == claim.claim_id
+
+
+@pytest.mark.parametrize("body", ["", "no json", "[]", "{}", '{"shard": "0"}', '{"shard": true}', '{"shard": -1}'])
+def test_a_wake_up_that_names_no_shard_is_left_for_the_dead_letter_queue(site: Site, body: str) -> None:
+    with pytest.raises(Malformed):
+        handle_due_tick(site.services, records(body))
+
+
+def test_a_dead_letter_ends_a_run_that_nobody_accepted(site: Site) -> None:
+    site.publish()
+    claim_id = site.claimed()
+    dead = event("sqs_dead_letter")
+    dead["Records"][0]["body"] = json.dumps({"v": 1, "run_id": RUN, "claim_id": claim_id, "shard": 0})
+    handle_dead_letter(site.services, dead)
+    run = site.services.runs.run(RUN)
+    assert (run.state, run.end_reason) == ("launch_failed", "queue_dead")
+    handle_dead_letter(site.services, dead)
+    assert site.services.runs.run(RUN) == run
+
+
+def test_a_dead_letter_of_an_accepted_run_is_late(site: Site) -> None:
+    site.publish()
+    site.accepted()
+    claim = site.services.runs.run(RUN).claim
+    assert claim is not None
+    dead = records(json.dumps({"v": 1, "run_id": RUN, "claim_id": claim.claim_id, "shard": 0}))
+    handle_dead_letter(site.services, dead)
+    assert state(site) == "claimed"
+
+
+@pytest.mark.parametrize("body", ["", "no json", "[]", "{}"])
+def test_a_dead_letter_that_is_not_ours_is_dropped(site: Site, body: str) -> None:
+    handle_dead_letter(site.services, records(body))
+    assert site.operator.get("/v1/runs").body["items"] == []

@@ -1,0 +1,85 @@
+"""The files in ``.chalice``: one policy per function and stage, and no right that the code does not use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.entrypoints.api.application import build_app
+from chalicelib.settings import Settings
+
+CHALICE = Path(__file__).parents[2] / ".chalice"
+STAGES = ("dev", "prod")
+FUNCTIONS = ("api_handler", "dead_letter_container", "dead_letter_lambda", "due_tick", "tick")
+
+
+def config() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CHALICE / "config.json").read_text(encoding="utf-8"))
+    return found
+
+
+def policy(stage: str, function: str) -> dict[str, Any]:
+    path = CHALICE / "policies" / stage / f"{function}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_function_of_the_application_is_configured() -> None:
+    app = build_app()
+    declared = {"api_handler", *(function.name for function in app.event_sources)}
+    assert declared == set(FUNCTIONS) == config()["lambda_functions"].keys()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_function_has_a_policy_of_its_own(stage: str) -> None:
+    assert config()["autogen_policy"] is False
+    functions = config()["stages"][stage]["lambda_functions"]
+    assert functions == {name: {"iam_policy_file": f"policies/{stage}/{name}.json"} for name in FUNCTIONS}
+    assert {path.stem for path in (CHALICE / "policies" / stage).iterdir()} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_stages_have_the_same_rights_each_on_its_own_things(function: str) -> None:
+    dev, prod = (json.dumps(policy(stage, function)) for stage in STAGES)
+    assert "tidemill-prod" not in dev
+    assert dev.replace("tidemill-dev", "tidemill-prod") == prod
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_only_the_network_s_actions_are_on_everything(function: str) -> None:
+    for statement in policy("prod", function)["Statement"]:
+        assert statement["Effect"] == "Allow"
+        assert not any("*" in action for action in statement["Action"])
+        if statement["Sid"] != "Network":
+            assert "*" not in statement["Resource"]
+
+
+def actions(function: str, service: str) -> set[str]:
+    statements = policy("prod", function)["Statement"]
+    return {action for statement in statements for action in statement["Action"] if action.startswith(f"{service}:")}
+
+
+def test_a_dead_letter_reader_only_reads_its_queue() -> None:
+    for function in ("dead_letter_container", "dead_letter_lambda"):
+        assert actions(function, "sqs") == {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}
+        assert not actions(function, "dynamodb") | actions(function, "s3")
+
+
+def test_only_the_api_reaches_objects() -> None:
+    assert {function for function in FUNCTIONS if actions(function, "s3")} == {"api_handler"}
+
+
+def test_every_variable_is_a_setting() -> None:
+    names = {f"TIDEMILL_{field.upper()}" for field in Settings.model_fields}
+    for stage in STAGES:
+        variables = config()["stages"][stage]["environment_variables"]
+        assert variables.keys() <= names
+        assert variables["TIDEMILL_STAGE"] == stage
+
+
+def test_the_api_ends_before_the_gateway_gives_up() -> None:
+    gateway_seconds = 29
+    assert config()["lambda_functions"]["api_handler"]["lambda_timeout"] < gateway_seconds
