@@ -19,17 +19,17 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    stage: str = Field("local", pattern=r"^[a-z0-9-]{1,20}$")
+    stage: str = Field(default="local", pattern=r"^[a-z0-9-]{1,20}$")
     database_url: str = ""
     aws_endpoint: str | None = None
     aws_region: str = "eu-central-1"
     api_url: str = "http://127.0.0.1:8000"
-    scheduler_shards: int = Field(1, ge=1, le=100)
-    lambda_concurrency: int = Field(10, ge=0, le=1_000)
-    container_slots: int = Field(4, ge=0, le=10_000)
-    lease_seconds: int = Field(limits.LEASE_SECONDS, ge=3)
-    beat_seconds: int = Field(limits.BEAT_SECONDS, ge=1)
-    database_connections: int = Field(1, ge=1, le=100)
+    scheduler_shards: int = Field(default=1, ge=1, le=100)
+    lambda_concurrency: int = Field(default=10, ge=0, le=1_000)
+    container_slots: int = Field(default=4, ge=0, le=10_000)
+    lease_seconds: int = Field(default=limits.LEASE_SECONDS, ge=3)
+    beat_seconds: int = Field(default=limits.BEAT_SECONDS, ge=1)
+    database_connections: int = Field(default=1, ge=1, le=100)
 
     def name_of(self, resource: str) -> str:
         """The AWS name of a queue, table or bucket: ``tidemill-<stage>-<resource>``."""

@@ -58,7 +58,7 @@ def main() -> int:
     stack = start(projects)
     document: dict[str, Any] = {"ok": False, "runs": []}
     try:
-        wait_for(lambda: (FOLDER / ".tidemill" / "dev.json").is_file(), START_SECONDS, "the stack to start", stack)
+        wait_for((FOLDER / ".tidemill" / "dev.json").is_file, START_SECONDS, "the stack to start", stack)
         for project in projects:
             project.run = scheduled_run(project, stack)
         for project in projects:
@@ -154,7 +154,7 @@ def rows(project: Project) -> dict[str, int]:
         "import duckdb, json, sys\n"
         "connection = duckdb.connect(sys.argv[1], read_only=True)\n"
         "tables = connection.execute('SELECT table_schema, table_name FROM information_schema.tables ORDER BY 1, 2').fetchall()\n"
-        "count = lambda *name: connection.execute('SELECT count(*) FROM \"%s\".\"%s\"' % name).fetchone()[0]\n"
+        'count = lambda *name: connection.execute(\'SELECT count(*) FROM "%s"."%s"\' % name).fetchone()[0]\n'
         "print(json.dumps({'.'.join(table): count(*table) for table in tables if not table[1].startswith('_')}))\n"
     )
     python = project.folder / ".venv" / "bin" / "python"

@@ -91,7 +91,9 @@ class Dev:
 
     def worker(self) -> psutil.Process:
         """The process that polls the queue."""
-        return wait_for(self._worker, 60, "the worker to start")
+        found = wait_for(self._worker, 60, "the worker to start")
+        assert found is not None
+        return found
 
     def _worker(self) -> psutil.Process | None:
         found = [p for p in psutil.process_iter() if _is_worker(p, self.process.pid)]
@@ -99,7 +101,9 @@ class Dev:
 
     def cli(self, *arguments: str, expect: Sequence[int] = (0,)) -> Any:
         """One command in the project's folder; its JSON document."""
-        done = subprocess.run([*TIDEMILL, *arguments, "--json"], cwd=self.folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*TIDEMILL, *arguments, "--json"], cwd=self.folder, capture_output=True, text=True, check=False
+        )
         assert done.returncode in expect, f"{arguments} ended with {done.returncode}:\n{done.stderr}\n{done.stdout}"
         return json.loads(done.stdout)
 
@@ -122,13 +126,19 @@ class Dev:
 
     def published(self, seconds: float = 90) -> None:
         """Wait until the project's jobs are there."""
-        wait_for(lambda: self.cli("jobs", "list", expect=(0, 2)).get("items"), seconds, f"the publication; dev said:\n{self.said}")
+        wait_for(
+            lambda: self.cli("jobs", "list", expect=(0, 2)).get("items"),
+            seconds,
+            f"the publication; dev said:\n{self.said}",
+        )
 
 
 def _is_worker(process: psutil.Process, ancestor: int) -> bool:
     try:
         words = process.cmdline()
-        return words[-1:] != [] and "worker" in words and "run" in words and ancestor in [p.pid for p in process.parents()]
+        return (
+            words[-1:] != [] and "worker" in words and "run" in words and ancestor in [p.pid for p in process.parents()]
+        )
     except psutil.Error:
         return False
 
@@ -151,7 +161,7 @@ def running(folder: Path, *arguments: str) -> Iterator[Dev]:
             process.kill()
 
 
-JOBS = '''
+JOBS = """
 import sys
 from tidemill import Command, Input, Job
 
@@ -163,7 +173,7 @@ slow = Job(
     writes=["db.main.slow"],
     timeout=300,
 )
-'''
+"""
 
 
 def command_project(folder: Path, jobs: str = JOBS) -> Path:

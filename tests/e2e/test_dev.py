@@ -23,7 +23,9 @@ pytestmark = pytest.mark.end_to_end
 
 def publish_with_a_megabyte(dev: Dev, folder: Path) -> tuple[str, bytes]:
     """Publish the project with a document of 1 MB in its bundle, which travels through object storage."""
-    compilation = compile_project(folder, target="dev", python=None, now=SystemClock().now(), work_dir=folder.parent / "work")
+    compilation = compile_project(
+        folder, target="dev", python=None, now=SystemClock().now(), work_dir=folder.parent / "work"
+    )
     content = b"one line of a megabyte\n" * 45_600
     record = DocumentRecord(key="large", sha256=sha256_bytes(content), size=len(content))
     index = compilation.bundle.index.model_copy(update={"documents": (*compilation.bundle.index.documents, record)})
@@ -33,7 +35,9 @@ def publish_with_a_megabyte(dev: Dev, folder: Path) -> tuple[str, bytes]:
     described = json.loads((folder / ".tidemill" / "dev.json").read_text())
     token = (folder / ".tidemill" / "operator-token").read_text().strip()
     with ApiClient(described["server"], token, clock=SystemClock()) as api:
-        publish_bundle(api, bundle, location="plain", target="dev", publication_id="pub_0000000000000001", say=lambda _: None)
+        publish_bundle(
+            api, bundle, location="plain", target="dev", publication_id="pub_0000000000000001", say=lambda _: None
+        )
     return bundle.snapshot_id, content
 
 
@@ -49,7 +53,9 @@ def test_killed_in_mid_flight_and_started_again_everything_settles(tmp_path: Pat
         waiting = dev.request("quick")
         dev.wait_state(waiting, "claimed")
         dev.kill()
-        left = wait_for(lambda: [p for p in dev.processes() if "postgres" not in p.name()] == [], 30, "worker and build to die")
+        left = wait_for(
+            lambda: [p for p in dev.processes() if "postgres" not in p.name()] == [], 30, "worker and build to die"
+        )
         assert left
     with running(folder) as again:
         assert again.wait_state(waiting, *TERMINAL) == "succeeded"
@@ -114,7 +120,9 @@ def test_an_edit_is_published_and_a_broken_one_leaves_the_old(tmp_path: Path) ->
         assert {job["job"] for job in dev.cli("jobs", "list")["items"]} == {"quick", "slow"}
         jobs.write_text(JOBS.replace('key="quick"', 'key="quicker"'))
         wait_for(
-            lambda: {job["job"] for job in dev.cli("jobs", "list")["items"]} == {"quicker", "slow"}, 60, "the edit to be published"
+            lambda: {job["job"] for job in dev.cli("jobs", "list")["items"]} == {"quicker", "slow"},
+            60,
+            "the edit to be published",
         )
 
 

@@ -12,13 +12,13 @@ import pytest
 from chalicelib.cloud.aws import Aws
 from chalicelib.cloud.provision import provision
 from chalicelib.local.moto_server import MotoServer
-from chalicelib.settings import Settings
+from chalicelib.settings import read_settings
 
 
 @pytest.fixture
 def aws() -> Iterator[Aws]:
     server = MotoServer()
-    made = Aws(Settings(aws_endpoint=server.start()))
+    made = Aws(read_settings({"TIDEMILL_AWS_ENDPOINT": server.start()}))
     provision(made)
     yield made
     server.stop()
