@@ -7,16 +7,15 @@ part of the package, as a Lambda does, does not load the records. Start reading 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
+
+from .kernel.release import RELEASE as __version__
 
 if TYPE_CHECKING:
     from .authoring.builds import Command, Dbt, SqlBuild
     from .authoring.jobs import Job
     from .authoring.policies import Input, Pool, Retry, Writes
     from .authoring.triggers import PlatformSensor, RunSensor, Schedule, SensorResult, SourceSensor, sensor
-
-    __version__: str
 
 __all__ = [
     "Command",
@@ -54,18 +53,9 @@ _HOME = {
 }
 
 
-def _installed_version() -> str:
-    try:
-        return version("tidemill")
-    except PackageNotFoundError:  # the deployed tree on Lambda carries no distribution metadata
-        return "0+unknown"
-
-
 def __getattr__(name: str) -> object:
-    if name == "__version__":
-        value: object = _installed_version()
-    elif name in _HOME:
-        value = getattr(import_module(f".authoring.{_HOME[name]}", __name__), name)
+    if name in _HOME:
+        value: object = getattr(import_module(f".authoring.{_HOME[name]}", __name__), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -43,6 +43,8 @@ class Settings(BaseModel):
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings; one that contradicts another is refused here, naming its variable."""
     source = os.environ if environment is None else environment
+    if PREFIX + "AWS_REGION" not in source and "AWS_REGION" in source:
+        source = {**source, PREFIX + "AWS_REGION": source["AWS_REGION"]}  # Lambda says where it runs
     values = {name: source[PREFIX + name.upper()] for name in Settings.model_fields if PREFIX + name.upper() in source}
     try:
         settings = Settings.model_validate(values)

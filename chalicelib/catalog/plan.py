@@ -60,7 +60,7 @@ def check_index(index: SnapshotIndex, pools: Mapping[str, int], *, now: datetime
     schedule_problems, warnings = _check_schedules(index, now)
     _refuse(InvalidSchedule, schedule_problems)
     _refuse(NeverFits, [*_too_heavy(index, pools)])
-    return [*warnings, *_sensor_warnings(index)]
+    return [*warnings, *_sensor_warnings(index), *_retry_warnings(index)]
 
 
 def _refuse(kind: type[TidemillError], problems: Sequence[FieldError]) -> None:
@@ -156,11 +156,17 @@ def _of_pydantic(field: str, item: Mapping[str, object]) -> FieldError:
 
 def _sensor_warnings(index: SnapshotIndex) -> list[str]:
     names = sorted(t.name for job in index.jobs.values() for t in job.triggers if t.kind != "schedule")
-    if not names:
-        return []
-    listed = ", ".join(names[: limits.RELATIONS_NAMED])
-    more = f" and {len(names) - limits.RELATIONS_NAMED} more" if len(names) > limits.RELATIONS_NAMED else ""
-    return [f"{listed}{more}: stored; evaluating sensors comes with a later release"]
+    return [f"{_listed(names)}: stored; evaluating sensors comes with a later release"] if names else []
+
+
+def _retry_warnings(index: SnapshotIndex) -> list[str]:
+    names = sorted(key for key, job in index.jobs.items() if job.retries is not None)
+    return [f"{_listed(names)}: retries are stored; acting on them comes with a later release"] if names else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - limits.RELATIONS_NAMED
+    return ", ".join(names[: limits.RELATIONS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _wrong(field: str, message: str) -> FieldError:

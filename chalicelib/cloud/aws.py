@@ -35,6 +35,9 @@ def _answering(service: str) -> Iterator[None]:
         yield
     except (botocore.exceptions.EndpointConnectionError, botocore.exceptions.HTTPClientError) as error:
         raise Unavailable(f"{service} does not answer; repeat in a few seconds ({type(error).__name__})") from error
+    except botocore.exceptions.ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "unknown")
+        raise Unavailable(f"{service} refused the call ({code}); check the set-up with `tidemill doctor`") from error
 
 
 class Aws:

@@ -9,7 +9,9 @@ from psycopg import sql
 
 from ..kernel.canonical import sha256_text
 from ..kernel.errors import LocalStackFailed, UsageError
+from .connection import Database
 from .constraints import translated
+from .queries import load_queries
 
 OWNER, APPLICATION, RETENTION = "tidemill_owner", "tidemill_application", "tidemill_retention"
 
@@ -48,6 +50,13 @@ def initialise_store(url: str) -> bool:
             return False
         _create(connection)
     return True
+
+
+def check_open_store(database: Database) -> None:
+    """``check_store`` over a connection that is there already: what a readiness check may call at any rate."""
+    with database.transaction() as tx:
+        row = tx.row(load_queries(__package__)["schema_checksum"])
+    _check(str(row["value"]) if row else "")
 
 
 def check_store(url: str) -> None:

@@ -125,9 +125,9 @@ def never_started(row: Mapping[str, Any], reason: EndReason) -> RunEnd:
     return RunEnd(row["run_id"], "launch_failed", reason)
 
 
-def end_boot(tx: Transaction, ids: IdSource, boot_id: str) -> list[dict[str, Any]]:
-    """Settle every run of a boot whose process and descendants were proved to be gone (scheduler.md 7.3)."""
-    rows = tx.rows(QUERIES["runs_of_boot"], boot_id=boot_id)
+def end_boot(tx: Transaction, ids: IdSource, boot_id: str, location: str | None) -> list[dict[str, Any]]:
+    """Settle the runs (of one location, or all) of a boot whose processes were proved to be gone (scheduler.md 7.3)."""
+    rows = tx.rows(QUERIES["runs_of_boot"], boot_id=boot_id, location=location)
     before_start = [never_started(row, "lost_before_start") for row in rows if row["status"] == "claimed"]
     started = [_lost(row) for row in rows if row["status"] == "running"]
     ended = end_runs(tx, ids, before_start, settled=True, proved=True)

@@ -239,7 +239,7 @@ FOR UPDATE OF r SKIP LOCKED;
 -- name: runs_of_boot
 SELECT r.run_id, r.status, r.cancel_requested_at
 FROM claims c JOIN runs r ON r.run_id = c.run_id
-WHERE c.boot_id = :boot_id AND c.ended_at IS NULL
+WHERE c.boot_id = :boot_id AND c.ended_at IS NULL AND (:location::text IS NULL OR r.location = :location)
 ORDER BY r.run_id FOR UPDATE OF r;
 
 -- name: live_boots

@@ -135,9 +135,12 @@ class RunService:
             )
         return {name: self._objects.upload_url(_log_prefix(run_id) + name) for name in names}
 
-    def boot_ended(self, boot_id: str) -> BootEnded:
-        """Settle the runs of a boot that is proved to be gone; a repeat finds nothing more to do."""
-        ended = self._database.write(lambda tx: ending.end_boot(tx, self._ids, boot_id))
+    def boot_ended(self, boot_id: str, location: str | None = None) -> BootEnded:
+        """Settle the runs of a boot that is proved to be gone; a repeat finds nothing more to do.
+
+        ``location`` restricts it to what the caller answers for; a boot may serve several.
+        """
+        ended = self._database.write(lambda tx: ending.end_boot(tx, self._ids, boot_id, location))
         return BootEnded(boot_id=boot_id, runs=sorted(row["run_id"] for row in ended))
 
     def live_boots(self) -> list[str]:

@@ -1,6 +1,6 @@
 """The jobs of the coffee shop, built by dbt."""
 
-from tidemill import Command, Dbt, Input, Job, Retry, Schedule
+from tidemill import Command, Dbt, Input, Job, Schedule
 
 coffee = Job(
     key="coffee",
@@ -9,7 +9,6 @@ coffee = Job(
     # Every minute, so that you see it run soon after the start. A real shop would say "15 6 * * *".
     schedule=Schedule(cron="* * * * *", timezone="UTC"),
     timeout=300,
-    retries=Retry(max=2, on=("launch_failed", "lost")),
 )
 
 export = Job(

@@ -1,6 +1,6 @@
 """The jobs of the coffee shop, built by SQLBuild."""
 
-from tidemill import Job, Retry, Schedule, SqlBuild
+from tidemill import Job, Schedule, SqlBuild
 
 coffee = Job(
     key="coffee",
@@ -9,7 +9,6 @@ coffee = Job(
     # Every minute, so that you see it run soon after the start. A real shop would say "15 6 * * *".
     schedule=Schedule(cron="* * * * *", timezone="Europe/Berlin"),
     timeout=300,
-    retries=Retry(max=2, on=("launch_failed", "lost")),
 )
 
 staging = Job(

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from ... import __version__
 from ...cron.zones import tzdata_version
-from ...database.store import check_store
+from ...database.store import check_open_store
 from ...kernel.errors import TidemillError, Unavailable
 from ...kernel.records import Record
 from ..log import described, logger
@@ -42,7 +42,7 @@ def health(call: Call[Nothing, Nothing, None]) -> Health:
 def ready(call: Call[Nothing, Nothing, None]) -> Readiness:
     """Check that the store answers and has this release's schema, and that the queues are there."""
     try:
-        check_store(call.services.settings.database_url)
+        check_open_store(call.services.database)
         for queue in ("tick", "run-lambda", "run-container"):
             call.services.aws.queues.check(queue)
     except TidemillError as error:

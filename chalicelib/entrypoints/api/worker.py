@@ -100,6 +100,6 @@ def upload_logs_of_run(call: Call[RunPath, Nothing, LogUploads]) -> LogUploadLin
 @resource.operation("POST", "/worker/boots/{boot_id}/ended", permission="worker.ended", scope=own)
 def end_boot(call: Call[BootPath, Nothing, None]) -> BootEnded:
     """Settle the runs of a boot whose process is proved to have ended, as its supervisor or successor has seen."""
-    answer = call.services.runs.boot_ended(call.path.boot_id)
+    answer = call.services.runs.boot_ended(call.path.boot_id, call.principal.scope.location)
     wake(call.services)
     return answer
