@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .kernel.release import RELEASE as __version__
+from .kernel.release import RELEASE as _RELEASE
 
 if TYPE_CHECKING:
     from .authoring.builds import Command, Dbt, SqlBuild
@@ -35,6 +35,7 @@ __all__ = [
     "sensor",
 ]
 
+__version__ = _RELEASE
 _HOME = {
     "Command": "builds",
     "Dbt": "builds",

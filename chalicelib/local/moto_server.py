@@ -12,9 +12,7 @@ from moto.s3.models import s3_backends
 from moto.sqs.models import sqs_backends
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from ..kernel.clock import SystemClock
 from ..kernel.errors import LocalStackFailed
-from .long_poll import LongPolling
 from .moto_lock import install_lock
 
 LOOPBACK = "127.0.0.1"
@@ -40,7 +38,7 @@ class MotoServer:
     def start(self) -> str:
         """Serve on loopback; returns the endpoint's address."""
         install_lock()
-        application = LongPolling(DomainDispatcherApplication(create_backend_app), SystemClock())
+        application = DomainDispatcherApplication(create_backend_app)
         try:
             self._server = make_server(LOOPBACK, self._port, application, threaded=True, request_handler=_QuietHandler)
         except (OSError, SystemExit) as error:
