@@ -1,21 +1,61 @@
-"""Wires the pieces of one installation: the only place, beside ``local``, that names concrete cloud wrappers."""
+"""Wires the pieces of one installation: the only place, beside ``local``, that names concrete cloud wrappers.
+
+Imports stand inside the functions: a tick that the hints let sleep loads neither a database driver nor a domain.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .access.service import AccessService
-from .catalog.service import CatalogService
 from .cloud.aws import Aws
-from .database import Database
-from .dispatch.service import DispatchService
+from .kernel.canonical import canonical_json
 from .kernel.clock import Clock, SystemClock
 from .kernel.ids import IdSource, RandomBits
-from .locations.service import LocationService
-from .runs.service import RunService
-from .scheduler.service import SchedulerService
-from .schedules.service import ScheduleService
+from .leases.hints import Hints
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .access.service import AccessService
+    from .catalog.service import CatalogService
+    from .cloud.ports import LeaseTable, ObjectStore, QueueService
+    from .database import Database
+    from .dispatch.service import DispatchService
+    from .leases.lowering import HintLowering
+    from .locations.service import LocationService
+    from .runs.service import RunService
+    from .scheduler.service import SchedulerService
+    from .schedules.service import ScheduleService
+
+LOG = logging.getLogger("tidemill.wake")
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What lies outside this process, by the ports that the services know."""
+
+    database: Database
+    leases: LeaseTable
+    hints: LeaseTable
+    queues: QueueService
+    objects: ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """The services over one set of stores."""
+
+    access: AccessService
+    locations: LocationService
+    catalog: CatalogService
+    schedules: ScheduleService
+    runs: RunService
+    dispatch: DispatchService
+    scheduler: SchedulerService
+    hints: Hints
+    lowering: HintLowering
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +74,96 @@ class Services:
     runs: RunService
     dispatch: DispatchService
     scheduler: SchedulerService
+    hints: Hints
 
     def close(self) -> None:
         """Close the database's connections."""
         self.database.close()
 
 
+def build_hints(settings: Settings) -> Hints:
+    """The hints alone: all that an idle tick needs."""
+    return Hints(Aws(settings).hints)
+
+
 def build_services(settings: Settings, *, clock: Clock | None = None, random: RandomBits | None = None) -> Services:
     """Wire one installation; nothing is connected before it is used."""
+    from .database import Database
+
     clock = clock or SystemClock()
     ids = IdSource(clock, random)
     database = Database(settings.database_url, connections=settings.database_connections)
     aws = Aws(settings)
-    access = AccessService(database, ids, random)
-    schedules = ScheduleService(database, ids)
-    runs = RunService(database, ids, aws.leases, aws.objects, access)
-    dispatch = DispatchService(database, ids, aws.queues, runs)
+    stores = Stores(database, aws.leases, aws.hints, aws.queues, aws.objects)
+    domains = build_domains(settings, stores, clock, ids, random)
     return Services(
         settings=settings,
         clock=clock,
         ids=ids,
         database=database,
         aws=aws,
+        access=domains.access,
+        locations=domains.locations,
+        catalog=domains.catalog,
+        schedules=domains.schedules,
+        runs=domains.runs,
+        dispatch=domains.dispatch,
+        scheduler=domains.scheduler,
+        hints=domains.hints,
+    )
+
+
+def build_domains(
+    settings: Settings, stores: Stores, clock: Clock, ids: IdSource, random: RandomBits | None = None
+) -> Domains:
+    """The services over any stores: those of AWS, or those of a simulation."""
+    from .access.service import AccessService
+    from .catalog.service import CatalogService
+    from .dispatch.service import DispatchService
+    from .leases.lowering import HintLowering
+    from .locations.service import LocationService
+    from .runs.service import RunService
+    from .scheduler.leadership import Leadership
+    from .scheduler.service import SchedulerService
+    from .schedules.service import ScheduleService
+
+    database, hints = stores.database, Hints(stores.hints)
+    lowering = HintLowering(database, hints, waking(stores.queues))
+    access = AccessService(database, ids, random)
+    schedules = ScheduleService(database, ids, lowering)
+    runs = RunService(database, ids, lowering, leases=stores.leases, objects=stores.objects, tokens=access)
+    dispatch = DispatchService(database, ids, lowering, stores.queues, runs)
+    leadership = Leadership(database, stores.leases, ids, clock, settings.lease_seconds)
+    pools = settings.pool_limits()
+    return Domains(
         access=access,
-        locations=LocationService(database),
-        catalog=CatalogService(database, aws.objects, schedules, settings),
+        locations=LocationService(database, lowering),
+        catalog=CatalogService(database, lowering, stores.objects, schedules, settings),
         schedules=schedules,
         runs=runs,
         dispatch=dispatch,
-        scheduler=SchedulerService(database, schedules, runs, dispatch, settings.pool_limits()),
+        scheduler=SchedulerService(
+            database,
+            leadership,
+            hints,
+            queues=stores.queues,
+            clock=clock,
+            domains=(schedules, runs, dispatch),
+            pool_limits=pools,
+        ),
+        hints=hints,
+        lowering=lowering,
     )
+
+
+def waking(queues: QueueService) -> Callable[[Sequence[int]], None]:
+    """Sends a wake-up to each shard; one that cannot be sent is logged, and the minute tick makes up for it."""
+
+    def wake(shards: Sequence[int]) -> None:
+        for shard in shards:
+            try:
+                queues.send("tick", canonical_json({"v": 1, "shard": shard, "kind": "wake"}))
+            except Exception as error:  # noqa: BLE001  # the change is committed; only its speed is lost
+                LOG.warning("shard %s was not woken (%s)", shard, type(error).__name__)
+
+    return wake

@@ -24,7 +24,6 @@ class Settings(BaseModel):
     aws_endpoint: str | None = None
     aws_region: str = "eu-central-1"
     api_url: str = "http://127.0.0.1:8000"
-    scheduler_shards: int = Field(default=1, ge=1, le=100)
     lambda_concurrency: int = Field(default=10, ge=0, le=1_000)
     container_slots: int = Field(default=4, ge=0, le=10_000)
     lease_seconds: int = Field(default=limits.LEASE_SECONDS, ge=3)

@@ -14,6 +14,7 @@ from typing import Any
 from ..cloud.ports import ObjectStore
 from ..database import Database, Transaction
 from ..kernel.errors import IdReused, InvalidRequest, LocationDisabled, NotFound, SnapshotNotCurrent, UnknownDocument
+from ..leases.lowering import HintLowering, all_shards
 from ..projects.bundle import SnapshotIndex
 from ..settings import Settings
 from . import store
@@ -47,8 +48,16 @@ class _Prepared:
 class Publisher:
     """Publishes snapshots of one installation."""
 
-    def __init__(self, database: Database, objects: ObjectStore, triggers: TriggerKeeper, settings: Settings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        lowering: HintLowering,
+        objects: ObjectStore,
+        triggers: TriggerKeeper,
+        settings: Settings,
+    ) -> None:
         self._database = database
+        self._lowering = lowering
         self._objects = objects
         self._triggers = triggers
         self._settings = settings
@@ -66,7 +75,7 @@ class Publisher:
         warnings = check_index(index, facts.pools, now=facts.now)
         documents = check_documents(index, request.documents, facts.known, self._objects)
         prepared = _Prepared(place, request, index, published_by, documents, warnings)
-        return self._database.write(lambda tx: self._commit(tx, prepared))
+        return self._lowering.lowered(all_shards, lambda tx: self._commit(tx, prepared))
 
     def _facts(self, tx: Transaction, index: SnapshotIndex) -> _Facts:
         known = store.known_documents(tx, {document.sha256 for document in index.documents})
@@ -101,7 +110,7 @@ class Publisher:
         return result
 
     def _replace(self, tx: Transaction, prepared: _Prepared) -> TriggerChanges:
-        place, shards = prepared.place, self._settings.scheduler_shards
+        place, shards = prepared.place, len(all_shards(tx))
         jobs = {job: shard_of(place.location, place.target, job, shards) for job in prepared.index.jobs}
         store.make_current(tx, place, prepared.request.snapshot_id, jobs)
         declared = declared_triggers(prepared.index, place.location, place.target, shards)

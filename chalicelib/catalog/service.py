@@ -11,6 +11,7 @@ from ..kernel.clock import instant_text
 from ..kernel.errors import InvalidRequest, NotFound
 from ..kernel.limits import DOCUMENTS_PER_SNAPSHOT
 from ..kernel.paging import Page, check_limit, cursor_instant, decode_cursor, encode_cursor
+from ..leases.lowering import HintLowering
 from ..settings import Settings
 from . import store
 from .documents import object_key
@@ -34,10 +35,17 @@ Item = TypeVar("Item")
 class CatalogService:
     """Snapshots of one installation. ``triggers`` keeps their schedules and sensors."""
 
-    def __init__(self, database: Database, objects: ObjectStore, triggers: TriggerKeeper, settings: Settings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        lowering: HintLowering,
+        objects: ObjectStore,
+        triggers: TriggerKeeper,
+        settings: Settings,
+    ) -> None:
         self._database = database
         self._objects = objects
-        self._publisher = Publisher(database, objects, triggers, settings)
+        self._publisher = Publisher(database, lowering, objects, triggers, settings)
 
     def uploads(self, location: str, target: str, sha256s: Sequence[str]) -> list[Upload]:
         """Where to PUT each document; no address for one that an earlier snapshot brought.

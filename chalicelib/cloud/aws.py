@@ -69,6 +69,11 @@ class Aws:
         """The table of leases."""
         return DynamoTable(self.client("dynamodb"), self.settings.name_of("leases"))
 
+    @cached_property
+    def hints(self) -> DynamoTable:
+        """The table of hints."""
+        return DynamoTable(self.client("dynamodb"), self.settings.name_of("hints"))
+
     def own_leases(self) -> DynamoTable:
         """The table of leases over a connection pool of its own, for a beat thread, which repeats by itself."""
         return DynamoTable(self.client("dynamodb", _BEAT_CONFIG), self.settings.name_of("leases"))
@@ -168,18 +173,19 @@ class DynamoTable:
         sk: str,
         *,
         expression: str,
-        condition: str,
+        condition: str | None,
         names: Mapping[str, str],
         values: Mapping[str, Any],
     ) -> Mapping[str, Any] | Refusal:
-        """One conditional UpdateItem."""
+        """One UpdateItem, conditional when there is a condition."""
+        conditional = {} if condition is None else {"ConditionExpression": condition}
         with _answering("DynamoDB"):
             try:
                 answer = self._client.update_item(
                     TableName=self._table,
                     Key=self._wire({"pk": pk, "sk": sk}),
                     UpdateExpression=expression,
-                    ConditionExpression=condition,
+                    **conditional,
                     ExpressionAttributeNames=dict(names),
                     ExpressionAttributeValues=self._wire(values),
                     ReturnValues="ALL_NEW",
@@ -221,6 +227,11 @@ class DynamoTable:
             except self._client.exceptions.ConditionalCheckFailedException:
                 return False
         return True
+
+    def remove(self, pk: str, sk: str) -> None:
+        """Delete an item."""
+        with _answering("DynamoDB"):
+            self._client.delete_item(TableName=self._table, Key=self._wire({"pk": pk, "sk": sk}))
 
     def _refusal(self, error: botocore.exceptions.ClientError) -> Refusal:
         item = error.response.get("Item")

@@ -57,11 +57,11 @@ class LeaseTable(Protocol):
         sk: str,
         *,
         expression: str,
-        condition: str,
+        condition: str | None,
         names: Mapping[str, str],
         values: Mapping[str, Any],
     ) -> Mapping[str, Any] | Refusal:
-        """One conditional UpdateItem; all new attributes, or a ``Refusal`` with the item as it stands."""
+        """One UpdateItem; all new attributes, or a ``Refusal`` with the item as it stands when ``condition`` fails."""
 
     def get(self, pk: str, sk: str) -> Mapping[str, Any] | None:
         """A consistent read."""
@@ -71,6 +71,9 @@ class LeaseTable(Protocol):
 
     def delete(self, pk: str, sk: str, *, owner_token: str) -> bool:
         """Delete an item if its ``owner_token`` is that one; ``False`` when it is not."""
+
+    def remove(self, pk: str, sk: str) -> None:
+        """Delete an item, whoever owns it; nothing when there is none."""
 
 
 class ObjectStore(Protocol):

@@ -1,4 +1,4 @@
-"""Create the queues, the table and the bucket of one installation at an endpoint that has none.
+"""Create the queues, the tables and the bucket of one installation at an endpoint that has none.
 
 On AWS the same set belongs to ``infra/``; a local stack and tests make it here. Names and attributes come from
 the two tables below (scheduler.md 19.2).
@@ -19,6 +19,7 @@ QUEUES: Mapping[str, tuple[int, int]] = {
     "run-lambda": (960, 5),
     "run-container": (120, 5),
 }
+TABLES = ("leases", "hints")
 _KEPT_SECONDS = 14 * 24 * 3_600
 
 
@@ -26,7 +27,8 @@ def provision(aws: Aws, *, visibility_seconds: int | None = None) -> None:
     """Make everything; what exists already is left alone. ``visibility_seconds`` overrides for tests."""
     for queue, (visible, receives) in QUEUES.items():
         _make_queue(aws, queue, visibility_seconds or visible, receives)
-    _make_table(aws)
+    for table in TABLES:
+        _make_table(aws, table)
     _make_bucket(aws)
 
 
@@ -42,8 +44,8 @@ def _make_queue(aws: Aws, queue: str, visibility_seconds: int, receives: int) ->
     )
 
 
-def _make_table(aws: Aws) -> None:
-    dynamodb, name = aws.client("dynamodb"), aws.settings.name_of("leases")
+def _make_table(aws: Aws, table: str) -> None:
+    dynamodb, name = aws.client("dynamodb"), aws.settings.name_of(table)
     if name in dynamodb.list_tables()["TableNames"]:
         return
     dynamodb.create_table(

@@ -5,7 +5,7 @@ as ``:now``; no network call inside a transaction; a violated constraint becomes
 (``constraints.py``). Locks are taken in the order of ``LOCK_ORDER``. Start reading at ``connection.py``.
 """
 
-from .connection import Database, Transaction
+from .connection import Database, Transaction, Write
 from .queries import Queries, Query, load_queries
 
 # Every transaction that locks rows of several of these locks them in this order; within a table by primary key.
@@ -21,4 +21,4 @@ LOCK_ORDER = (
     "outbox",
 )
 
-__all__ = ["LOCK_ORDER", "Database", "Queries", "Query", "Transaction", "load_queries"]
+__all__ = ["LOCK_ORDER", "Database", "Queries", "Query", "Transaction", "Write", "load_queries"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import psycopg
 import tenacity
@@ -65,6 +65,13 @@ class Transaction:
         if unknown:
             raise TypeError(f"query {query.name}: parameters differ by {sorted(unknown)}")
         return self._connection.execute(query.text.encode(), values)
+
+
+class Write(Protocol):
+    """Runs an operation in a transaction of its own and commits it: ``Database.write``, or a fenced form of it."""
+
+    def __call__(self, operation: Callable[[Transaction], Result], /) -> Result:
+        """The operation's result."""
 
 
 class Database:

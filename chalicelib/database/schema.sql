@@ -117,6 +117,26 @@ CREATE TABLE jobs (
     FOREIGN KEY (snapshot_id, job) REFERENCES snapshot_jobs
 );
 
+-- --------------------------------------------------------------- scheduler shards
+
+-- The fence: a scheduler transaction commits only under the epoch that stands here. There is one row per shard, so the
+-- number of rows is the number of shards. hint_seq moves with every raise of the shard's hint.
+CREATE TABLE scheduler_shards (
+    shard          integer PRIMARY KEY CHECK (shard >= 0),
+    epoch          bigint NOT NULL,
+    owner_token    text NOT NULL,
+    hint_seq       bigint NOT NULL,
+    tzdata_version text NOT NULL
+);
+INSERT INTO scheduler_shards VALUES (0, 0, '', 0, '');
+
+-- Look-ahead messages that were made: without this key each due tick would look ahead again and they would multiply.
+CREATE TABLE due_messages (
+    shard      integer NOT NULL,
+    due_second timestamptz NOT NULL,
+    CONSTRAINT due_messages_one_per_second PRIMARY KEY (shard, due_second)
+);
+
 -- --------------------------------------------------------------- triggers and ticks
 
 CREATE TABLE triggers (
@@ -199,6 +219,8 @@ CREATE TABLE runs (
 CREATE INDEX runs_queued_of_job ON runs (location, target, job, created_at, run_id) WHERE status = 'queued';
 CREATE INDEX runs_queued_of_shard ON runs (shard, created_at, run_id) WHERE status = 'queued';
 CREATE INDEX runs_active_of_job ON runs (location, target, job) WHERE status IN ('claimed', 'running');
+CREATE INDEX runs_claimed_of_shard ON runs (shard) WHERE status = 'claimed';
+CREATE INDEX runs_cancelling_of_shard ON runs (shard) WHERE status IN ('claimed', 'running') AND cancel_requested_at IS NOT NULL;
 CREATE INDEX runs_newest ON runs (created_at DESC, run_id DESC);
 CREATE INDEX runs_newest_of_job ON runs (location, target, job, created_at DESC, run_id DESC);
 CREATE INDEX runs_of_snapshot ON runs (snapshot_id);

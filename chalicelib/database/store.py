@@ -24,6 +24,8 @@ _APPLICATION_DELETES = (
     "slots",
     "write_claims",
     "current_snapshots",
+    "due_messages",
+    "scheduler_shards",
 )
 
 

@@ -17,6 +17,7 @@ SELECT e.event_id, e.run_id, 'dispatched', :now, jsonb_build_object('claim_id', 
 FROM jsonb_to_recordset(:rows::jsonb) AS e(event_id text, run_id text, claim_id text);
 
 -- name: forget_sent
-UPDATE outbox o SET sent_at = NULL
+-- Old enough for any pass to send it, not only for the one that claimed.
+UPDATE outbox o SET sent_at = NULL, queued_at = LEAST(o.queued_at, :now::timestamptz - make_interval(secs => :kept))
 FROM claims c WHERE c.claim_id = o.claim_id AND c.accepted_at IS NULL AND c.ended_at IS NULL
 RETURNING o.claim_id;

@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from ..cloud.ports import QueueService
-from ..database import Database, Transaction, load_queries
+from ..database import Database, Transaction, Write, load_queries
 from ..database.connection import json_rows
 from ..kernel.canonical import canonical_json
 from ..kernel.ids import IdSource
 from ..kernel.limits import OUTBOX_PER_BATCH, OUTBOX_RESEND_SECONDS
+from ..leases.lowering import HintLowering, all_shards
 
 QUERIES = load_queries(__package__)
 MESSAGE_VERSION = 1
@@ -32,20 +33,23 @@ def run_message(run_id: str, claim_id: str, shard: int) -> str:
 class DispatchService:
     """Outbox and dead letters of one installation."""
 
-    def __init__(self, database: Database, ids: IdSource, queues: QueueService, verdicts: Verdicts) -> None:
+    def __init__(
+        self, database: Database, ids: IdSource, lowering: HintLowering, queues: QueueService, verdicts: Verdicts
+    ) -> None:
         self._database = database
+        self._lowering = lowering
         self._ids = ids
         self._queues = queues
         self._verdicts = verdicts
 
-    def send_pending(self, shard: int, own_claims: Collection[str] = ()) -> int:
+    def send_pending(self, write: Write, shard: int, own_claims: Collection[str] = ()) -> int:
         """Send one batch of unsent messages and mark it; a crash in between sends a message twice, never not at all."""
         with self._database.transaction() as tx:
             rows = self._unsent(tx, shard, own_claims)
         for row in rows:
             self._queues.send(row["queue"], run_message(row["run_id"], row["claim_id"], row["shard"]))
         if rows:
-            self._database.write(lambda tx: self._mark(tx, rows))
+            write(lambda tx: self._mark(tx, rows))
         return len(rows)
 
     def _unsent(self, tx: Transaction, shard: int, own_claims: Collection[str]) -> list[dict[str, Any]]:
@@ -66,8 +70,11 @@ class DispatchService:
             tx.execute(QUERIES["append_dispatched"], rows=json_rows(events))
 
     def forget_sent_unaccepted(self) -> list[str]:
-        """After the queues were lost (a local stack's start): the claims that must be sent again, now unsent."""
-        return self._database.write(lambda tx: [row["claim_id"] for row in tx.rows(QUERIES["forget_sent"])])
+        """After the queues were lost (a local stack's start): make the next pass send what nobody accepted again."""
+        return self._lowering.lowered(
+            all_shards,
+            lambda tx: [row["claim_id"] for row in tx.rows(QUERIES["forget_sent"], kept=OUTBOX_RESEND_SECONDS)],
+        )
 
     def dead_letter(self, body: str) -> list[str]:
         """The verdict on a dead-lettered run message; one that is not ours is dropped, since no run hangs on it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..bootstrap import Services
+    from ..leases.hints import Hints
 
 Wire = Callable[[], "Services"]
 
@@ -22,3 +23,12 @@ def services() -> Services:
     from ..settings import read_settings
 
     return build_services(read_settings())
+
+
+@cache
+def hints() -> Hints:
+    """The hints of the stage, without anything else."""
+    from ..bootstrap import build_hints
+    from ..settings import read_settings
+
+    return build_hints(read_settings())

@@ -19,7 +19,6 @@ from .troubles import Say, Troubles
 
 _POLL_SECONDS = 2
 _WAIT_MAX_SECONDS = 1.0
-_AGAIN_FIRST_SECONDS = 0.05
 _BACK_OFF_FIRST_SECONDS = 0.2
 _BACK_OFF_MAX_SECONDS = 5.0
 _JOIN_SECONDS = 30.0
@@ -35,25 +34,25 @@ class EventSource:
     handler: Handler
 
 
-@dataclass(frozen=True, slots=True)
-class Ticks:
-    """The minute rule: ``minute`` is its handler; ``due`` is the pass at a due second, ``next_due_at`` tells which."""
-
-    minute: Callable[[], object]
-    due: Callable[[], object]
-    next_due_at: Callable[[], datetime | None]
-
-
 class EventPump:
-    """All the threads. ``start`` runs the first minute tick at once; ``stop`` waits for handlers in progress."""
+    """All the threads. ``minute`` is the handler of the minute rule.
+
+    ``start`` runs the first minute tick at once; ``stop`` waits for handlers in progress.
+    """
 
     def __init__(
-        self, queues: QueueService, ticks: Ticks, sources: Sequence[EventSource], *, clock: Clock, say: Say
+        self,
+        queues: QueueService,
+        minute: Callable[[], object],
+        sources: Sequence[EventSource],
+        *,
+        clock: Clock,
+        say: Say,
     ) -> None:
         self._queues = queues
         self._troubles = Troubles(say)
         self._stop = threading.Event()
-        self._minutes = _MinuteRule(ticks, clock, self._troubles, self._stop)
+        self._minutes = _MinuteRule(minute, clock, self._troubles, self._stop)
         self._threads = [threading.Thread(target=self._minutes.run, name="pump-minute", daemon=True)]
         self._threads += [
             threading.Thread(target=self._run_source, args=(source,), name=f"pump-{source.queue}", daemon=True)
@@ -68,7 +67,6 @@ class EventPump:
     def stop(self) -> None:
         """Take no further message and start no further pass; return when all threads ended (bounded)."""
         self._stop.set()
-        self._minutes.wake()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(_JOIN_SECONDS)
@@ -94,65 +92,39 @@ class EventPump:
             return
         self._troubles.worked(part)
         self._queues.delete(source.queue, message.receipt)
-        self._minutes.wake()
 
     def _back_off(self, failures: int) -> None:
         self._stop.wait(back_off_seconds(failures))
 
 
 class _MinuteRule:
-    """A tick at start and at each full minute, and a pass at each due second between."""
+    """A tick at start and at each full minute of the wall clock."""
 
-    def __init__(self, ticks: Ticks, clock: Clock, troubles: Troubles, stop: threading.Event) -> None:
-        self._ticks = ticks
+    def __init__(self, minute: Callable[[], object], clock: Clock, troubles: Troubles, stop: threading.Event) -> None:
+        self._minute = minute
         self._clock = clock
         self._troubles = troubles
         self._stop = stop
-        self._changed = threading.Event()
-
-    def wake(self) -> None:
-        """Something may be due earlier than known: look again."""
-        self._changed.set()
 
     def run(self) -> None:
-        minute, fruitless = self._clock.now(), 0
+        due = self._clock.now()
         while not self._stop.is_set():
-            self._changed.clear()
-            if self._clock.now() >= minute and self._attempt("the minute tick", self._ticks.minute):
-                minute = next_minute(self._clock.now())
-            due = self._next_due()
-            if due > self._clock.now():
-                fruitless = 0
-                self._wait_until(min(minute, due))
-            elif self._attempt("the pass for what is due", self._ticks.due):
-                # What is due still may be more than one pass takes, or waits for something: not a busy loop.
-                self._stop.wait(min(_AGAIN_FIRST_SECONDS * 2**fruitless, _WAIT_MAX_SECONDS))
-                fruitless = min(fruitless + 1, 10)
+            left = (due - self._clock.now()).total_seconds()
+            if left > 0:
+                # In short steps: the wall clock may be set, and the machine may sleep.
+                self._stop.wait(min(left, _WAIT_MAX_SECONDS))
+            elif self._attempt():
+                due = next_minute(self._clock.now())
 
-    def _attempt(self, part: str, call: Callable[[], object]) -> bool:
+    def _attempt(self) -> bool:
+        part = "the minute tick"
         try:
-            call()
+            self._minute()
         except Exception as error:  # noqa: BLE001  # the thread must outlive a killed database
             self._stop.wait(back_off_seconds(self._troubles.failed(part, error)))
             return False
         self._troubles.worked(part)
         return True
-
-    def _next_due(self) -> datetime:
-        """What is due next, a minute away at most; at once when that cannot be told."""
-        now = self._clock.now()
-        found: list[datetime | None] = []
-        if not self._attempt("asking what is due next", lambda: found.append(self._ticks.next_due_at())):
-            return now
-        return found[0] or next_minute(now)
-
-    def _wait_until(self, instant: datetime) -> None:
-        # In short steps: the wall clock may be set, and the machine may sleep.
-        while not self._stop.is_set() and not self._changed.is_set():
-            left = (instant - self._clock.now()).total_seconds()
-            if left <= 0:
-                return
-            self._changed.wait(min(left, _WAIT_MAX_SECONDS))
 
 
 def next_minute(now: datetime) -> datetime:

@@ -28,5 +28,7 @@ def recover(services: Services, state: Path, *, own_store: bool, own_queues: boo
             say(
                 f"settled {len(ended.runs)} runs of a worker that ended with the earlier start: {', '.join(ended.runs)}"
             )
+    if own_queues:
+        services.scheduler.forget_ahead()
     if own_queues and (again := services.dispatch.forget_sent_unaccepted()):
         say(f"sending again what no worker had accepted: {', '.join(again)}")

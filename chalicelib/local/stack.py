@@ -26,7 +26,7 @@ from .infrastructure import start_aws, start_database
 from .publisher import LocalProject, ProjectPublisher
 from .pump import EventPump
 from .recovery import recover
-from .sources import event_sources, ticks
+from .sources import event_sources, minute_tick
 from .tokens import keep_location_token, keep_operator_token
 from .troubles import Say
 from .worker_process import WorkerPlan, WorkerProcess
@@ -143,7 +143,9 @@ class LocalStack:
         )
 
     def _start_pump(self, services: Services) -> None:
-        pump = EventPump(services.aws.queues, ticks(services), event_sources(services), clock=self.clock, say=self.say)
+        pump = EventPump(
+            services.aws.queues, minute_tick(services), event_sources(services), clock=self.clock, say=self.say
+        )
         self._parts.callback(pump.stop)
         pump.start()
 

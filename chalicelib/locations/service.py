@@ -9,6 +9,7 @@ from ..kernel import limits
 from ..kernel.errors import InvalidRequest, NotFound
 from ..kernel.paging import Page, check_limit, decode_cursor, encode_cursor
 from ..kernel.records import KEY_PATTERN
+from ..leases.lowering import HintLowering, all_shards, never
 from . import store
 from .model import LocationView, TargetSettings, TargetView
 from .plan import applied, check_agreement, check_change
@@ -19,13 +20,14 @@ _LIST = {"list": "locations"}
 class LocationService:
     """Locations of one installation; every operation may be repeated with the same effect."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, lowering: HintLowering) -> None:
         self._database = database
+        self._lowering = lowering
 
     def add(self, location: str) -> bool:
         """Add an enabled location; ``False`` when it was there already (and is left as it is)."""
         _check_key("location", location)
-        return self._database.write(lambda tx: store.add(tx, location))
+        return self._lowering.lowered(all_shards, lambda tx: store.add(tx, location), wakes=never)
 
     def set_disabled(self, location: str, disabled: bool) -> None:
         """Disable (no claims, no publications) or enable a location. Raises ``NotFound``."""
@@ -34,7 +36,7 @@ class LocationService:
             if not store.set_disabled(tx, location, disabled=disabled):
                 raise _no_location(location)
 
-        self._database.write(change)
+        self._lowering.lowered(all_shards, change)
 
     def set_target(self, location: str, target: str, settings: TargetSettings) -> TargetView:
         """Create or replace a target's settings.
@@ -44,7 +46,7 @@ class LocationService:
         """
         _check_key("target", target)
         after = applied(location, target, settings)
-        return self._database.write(lambda tx: _set_target(tx, after))
+        return self._lowering.lowered(all_shards, lambda tx: _set_target(tx, after))
 
     def list(self, limit: int | None = None, cursor: str | None = None) -> Page[LocationView]:
         """Locations with their targets, by name."""

@@ -28,8 +28,6 @@ from .plan import (
 from .queueing import NewEvent, append_events
 
 QUERIES = load_queries(__package__)
-# The first key of our advisory locks on scheduler shards; the second is the shard.
-SHARD_LOCK_CLASS = 7422
 
 Keyset = tuple[datetime, str]
 
@@ -44,8 +42,11 @@ class ClaimBatch:
 
 
 def claim_batch(tx: Transaction, ids: IdSource, shard: int, after: Keyset) -> ClaimBatch:
-    """Decide up to 50 queued runs of a shard behind the keyset ``after``; ``claimed`` maps run to claim."""
-    tx.row(QUERIES["lock_shard"], lock_class=SHARD_LOCK_CLASS, shard=shard)
+    """Decide up to 50 queued runs of a shard behind the keyset ``after``; ``claimed`` maps run to claim.
+
+    Only the shard's leader calls this: two batches of one shard at once could exceed a job's concurrency when runs
+    commit out of order.
+    """
     rows = tx.rows(QUERIES["candidates"], shard=shard, batch=CLAIMS_PER_BATCH, after_at=after[0], after_run=after[1])
     if not rows:
         return ClaimBatch({}, 0, None)

@@ -26,11 +26,34 @@ FROM jsonb_to_recordset(:rows::jsonb) AS e(event_id text, run_id text, kind text
 -- name: request_of_run
 SELECT requested_by, request_json FROM runs WHERE run_id = :run_id;
 
--- ------------------------------------------------------------------ claiming
+-- name: shard_of_job
+SELECT shard FROM jobs WHERE location = :location AND target = :target AND job = :job;
 
--- name: lock_shard
--- One claim batch of a shard at a time: two at once could exceed a job's concurrency when runs commit out of order.
-SELECT 1 AS locked FROM (SELECT pg_advisory_xact_lock(:lock_class::integer, :shard::integer)) AS lock;
+-- name: shard_of_run
+SELECT shard FROM runs WHERE run_id = :run_id;
+
+-- name: shards_freed_by_run
+-- The run's own shard, and those whose runs may wait for what it holds.
+SELECT shard FROM runs WHERE run_id = :run_id UNION SELECT shard FROM runs WHERE status = 'queued' ORDER BY 1;
+
+-- name: shards_freed_by_boot
+SELECT r.shard FROM claims c JOIN runs r ON r.run_id = c.run_id WHERE c.boot_id = :boot_id AND c.ended_at IS NULL
+UNION SELECT shard FROM runs WHERE status = 'queued' ORDER BY 1;
+
+-- name: shards_waiting_beside_claimed
+-- Shards whose runs may wait for what a claim of this shard holds, when there is one that may expire.
+SELECT DISTINCT q.shard FROM runs q
+WHERE q.status = 'queued' AND q.shard <> :shard AND EXISTS (SELECT 1 FROM runs c WHERE c.shard = :shard AND c.status = 'claimed')
+ORDER BY 1;
+
+-- name: shards_waiting_beside_settled
+-- The same for write claims of this shard whose settle time is over.
+SELECT DISTINCT q.shard FROM runs q
+WHERE q.status = 'queued' AND q.shard <> :shard AND EXISTS (
+    SELECT 1 FROM write_claims w JOIN runs r ON r.run_id = w.run_id WHERE r.shard = :shard AND w.release_after <= :now)
+ORDER BY 1;
+
+-- ------------------------------------------------------------------ claiming
 
 -- name: candidates
 -- Per job the oldest runs that its concurrency leaves room for; beyond that a run is no candidate.
@@ -219,7 +242,8 @@ DELETE FROM write_claims WHERE run_id = ANY(:run_ids::text[]) AND release_after 
 
 -- name: release_settled
 DELETE FROM write_claims w USING (
-    SELECT warehouse, relation FROM write_claims WHERE release_after <= :now ORDER BY release_after LIMIT :batch
+    SELECT c.warehouse, c.relation FROM write_claims c JOIN runs r ON r.run_id = c.run_id
+    WHERE c.release_after <= :now AND r.shard = :shard ORDER BY c.release_after LIMIT :batch
 ) due
 WHERE w.warehouse = due.warehouse AND w.relation = due.relation AND w.release_after <= :now;
 

@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..cloud.ports import LeaseTable, ObjectStore
-from ..database import Database, Transaction, load_queries
+from ..database import Database, Transaction, Write, load_queries
 from ..database.connection import json_rows
 from ..kernel.errors import ClaimEnded, InvalidRequest, TidemillError
 from ..kernel.ids import IdSource
-from ..kernel.limits import DEADLINES_PER_BATCH
+from ..kernel.limits import CLAIMS_RELEASED_PER_BATCH, DEADLINES_PER_BATCH
 from ..kernel.paging import Page, check_limit
 from ..kernel.records import Record
 from ..leases import lease_is_open, signal_cancel
+from ..leases.lowering import FindShards, HintLowering, never
 from . import cancelling, claiming, ending, queueing, reading, working
 from .cancelling import CancelAnswer, Signal
 from .model import (
@@ -59,9 +60,17 @@ class RunService:
     """Runs of one installation."""
 
     def __init__(
-        self, database: Database, ids: IdSource, leases: LeaseTable, objects: ObjectStore, tokens: WorkerTokens
+        self,
+        database: Database,
+        ids: IdSource,
+        lowering: HintLowering,
+        *,
+        leases: LeaseTable,
+        objects: ObjectStore,
+        tokens: WorkerTokens,
     ) -> None:
         self._database = database
+        self._lowering = lowering
         self._ids = ids
         self._leases = leases
         self._objects = objects
@@ -78,12 +87,14 @@ class RunService:
             fresh = queueing.request_run(tx, self._ids, (location, target, job), request, requested_by)
             return reading.one_run(tx, request.run_id), not fresh
 
-        return self._database.write(queue)
+        job_key = {"location": location, "target": target, "job": job}
+        return self._lowering.lowered(_shards("shard_of_job", **job_key), queue)
 
     def cancel(self, run_id: str, request: CancelRequest, cancelled_by: str) -> CancelAnswer:
         """Cancel a run; a started one gets the signal through its worker's lease item after the commit."""
-        answer, signal = self._database.write(
-            lambda tx: cancelling.cancel(tx, self._ids, run_id, request, cancelled_by)
+        answer, signal = self._lowering.lowered(
+            _shards("shards_freed_by_run", run_id=run_id),
+            lambda tx: cancelling.cancel(tx, self._ids, run_id, request, cancelled_by),
         )
         if signal is not None:
             self._send(signal)
@@ -102,7 +113,11 @@ class RunService:
         """Bind a claim to a boot that has an open lease."""
         if not lease_is_open(self._leases, request.boot_id, request.boot_partition):
             raise InvalidRequest.of_field("boot_id", "this boot has no open lease; open it before accepting")
-        return self._database.write(lambda tx: working.accept(tx, self._ids, self._tokens, run_id, request))
+        return self._lowering.lowered(
+            _shards("shard_of_run", run_id=run_id),
+            lambda tx: working.accept(tx, self._ids, self._tokens, run_id, request),
+            wakes=never,
+        )
 
     def inputs(self, run_id: str, claim_id: str) -> RunInputs:
         """What the worker must verify and build."""
@@ -116,16 +131,24 @@ class RunService:
             working.start(tx, self._ids, run_id, claim_id, request.boot_id)
             return reading.one_run(tx, run_id)
 
-        return self._database.write(begin)
+        return self._lowering.lowered(_shards("shard_of_run", run_id=run_id), begin, wakes=never)
 
     def report(self, run_id: str, claim_id: str, sent: Report) -> dict[str, Any]:
         """Take a keyed report; a terminal one that comes too late is kept as an event and refused."""
         try:
-            return self._database.write(lambda tx: working.report(tx, self._ids, run_id, claim_id, sent))
+            return self._take_report(run_id, claim_id, sent)
         except ClaimEnded:
             if sent.kind == "terminal":
                 self._database.write(lambda tx: working.late_report(tx, self._ids, run_id, claim_id, sent))
             raise
+
+    def _take_report(self, run_id: str, claim_id: str, sent: Report) -> dict[str, Any]:
+        def take(tx: Transaction) -> dict[str, Any]:
+            return working.report(tx, self._ids, run_id, claim_id, sent)
+
+        if sent.kind != "terminal":  # it frees nothing and moves no deadline
+            return self._database.write(take)
+        return self._lowering.lowered(_shards("shards_freed_by_run", run_id=run_id), take)
 
     def log_uploads(self, run_id: str, names: Sequence[str]) -> dict[str, str]:
         """Presigned uploads for parts of the log."""
@@ -140,7 +163,10 @@ class RunService:
 
         ``location`` restricts it to what the caller answers for; a boot may serve several.
         """
-        ended = self._database.write(lambda tx: ending.end_boot(tx, self._ids, boot_id, location))
+        ended = self._lowering.lowered(
+            _shards("shards_freed_by_boot", boot_id=boot_id),
+            lambda tx: ending.end_boot(tx, self._ids, boot_id, location),
+        )
         return BootEnded(boot_id=boot_id, runs=sorted(row["run_id"] for row in ended))
 
     def live_boots(self) -> list[str]:
@@ -150,26 +176,39 @@ class RunService:
 
     # --- the pass
 
-    def claim_batch(self, shard: int, after: claiming.Keyset) -> claiming.ClaimBatch:
+    def claim_batch(self, write: Write, shard: int, after: claiming.Keyset) -> claiming.ClaimBatch:
         """Decide one batch of queued runs."""
-        return self._database.write(lambda tx: claiming.claim_batch(tx, self._ids, shard, after))
+        return write(lambda tx: claiming.claim_batch(tx, self._ids, shard, after))
 
-    def keep_worker_pools(self, limits: Mapping[str, int]) -> None:
+    def keep_worker_pools(self, write: Write, limits: Mapping[str, int]) -> None:
         """Bring the implicit pools of the worker kinds to their configured limits."""
         rows = json_rows([{"pool": pool, "slot_limit": limit} for pool, limit in limits.items()])
-        self._database.write(lambda tx: tx.execute(QUERIES["keep_worker_pools"], rows=rows))
+        write(lambda tx: tx.execute(QUERIES["keep_worker_pools"], rows=rows))
 
-    def expire_deadlines(self, shard: int) -> int:
-        """End one batch of claims past their accept or start deadline."""
-        return self._database.write(lambda tx: ending.expire_deadlines(tx, self._ids, shard))
+    def expire_deadlines(self, write: Write, shard: int) -> int:
+        """End one batch of claims past their accept or start deadline; other shards may wait for what they held."""
+        return self._lowering.lowered(
+            _shards("shards_waiting_beside_claimed", shard=shard),
+            lambda tx: ending.expire_deadlines(tx, self._ids, shard),
+            wakes=bool,
+            write=write,
+        )
 
-    def release_settled(self) -> int:
-        """Release one batch of write claims whose settle time is over."""
-        return self._database.write(lambda tx: tx.execute(QUERIES["release_settled"], batch=1_000))
+    def release_settled(self, write: Write, shard: int) -> int:
+        """Release one batch of a shard's write claims whose settle time is over."""
+        return self._lowering.lowered(
+            _shards("shards_waiting_beside_settled", shard=shard),
+            lambda tx: tx.execute(QUERIES["release_settled"], shard=shard, batch=CLAIMS_RELEASED_PER_BATCH),
+            wakes=bool,
+            write=write,
+        )
 
     def dead_letter(self, run_id: str, claim_id: str) -> list[str]:
         """The verdict on a message that no worker could take."""
-        ended = self._database.write(lambda tx: ending.end_dead_letter(tx, self._ids, run_id, claim_id))
+        ended = self._lowering.lowered(
+            _shards("shards_freed_by_run", run_id=run_id),
+            lambda tx: ending.end_dead_letter(tx, self._ids, run_id, claim_id),
+        )
         return [row["run_id"] for row in ended]
 
     def resend_cancels(self, shard: int) -> int:
@@ -211,6 +250,11 @@ class RunService:
     def _read(self, read: Callable[[Transaction], Result]) -> Result:
         with self._database.transaction() as tx:
             return read(tx)
+
+
+def _shards(query: str, **parameters: object) -> FindShards:
+    """The shards that a query names: those whose hint a write must lower."""
+    return lambda tx: [row["shard"] for row in tx.rows(QUERIES[query], **parameters)]
 
 
 def _log_prefix(run_id: str) -> str:

@@ -1,105 +1,161 @@
-"""One pass over a shard: due schedules, deadlines, settled claims, queued runs, the outbox."""
+"""Visits: a minute tick reads the hints, any other message goes straight to its shard (scheduler.md 5.6)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+import logging
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
 
-from ..database import Database
+from ..cloud.ports import QueueService
+from ..cron import tzdata_version
+from ..database import Database, load_queries
 from ..dispatch.service import DispatchService
-from ..kernel.limits import DEADLINES_PER_BATCH
+from ..kernel.canonical import canonical_json
+from ..kernel.clock import Clock, instant_text
+from ..kernel.limits import EARLY_WAIT_SECONDS, QUEUE_DELAY_MAX_SECONDS, VISIT_MARGIN_SECONDS, VISIT_SECONDS
+from ..leases.fence import Fenced
+from ..leases.hints import Hint, Hints, shards_to_visit
+from ..leases.lowering import all_shards
 from ..runs.service import RunService
 from ..schedules.service import ScheduleService
+from .hinting import raise_hint
+from .leadership import Leader, Leadership
+from .passing import OutOfTime, Pass, PassResult
+from .resharding import reshard
 
-# The keyset before every row: what a pass starts from.
-_BEFORE_ALL = (datetime(1, 1, 1, tzinfo=UTC), "")
+QUERIES = load_queries(__package__)
+LOG = logging.getLogger("tidemill.scheduler")
 
-
-@dataclass(slots=True)
-class PassResult:
-    """What one pass did, for logs and tests."""
-
-    shard: int
-    ticked: int = 0
-    requested: int = 0
-    expired: int = 0
-    claimed: list[str] = field(default_factory=list)
-    blocked: int = 0
-    sent: int = 0
+VisitKind = Literal["minute", "due", "wake"]
+TICK_QUEUE = "tick"
 
 
 class SchedulerService:
-    """Passes of one installation."""
+    """The scheduler of one installation. ``visit_seconds`` is the time limit of the invocation that it runs in."""
 
     def __init__(
         self,
         database: Database,
-        schedules: ScheduleService,
-        runs: RunService,
-        dispatch: DispatchService,
+        leadership: Leadership,
+        hints: Hints,
+        *,
+        queues: QueueService,
+        clock: Clock,
+        domains: tuple[ScheduleService, RunService, DispatchService],
         pool_limits: Mapping[str, int],
+        visit_seconds: float = VISIT_SECONDS,
     ) -> None:
         self._database = database
-        self._schedules = schedules
-        self._runs = runs
-        self._dispatch = dispatch
+        self._leadership = leadership
+        self._hints = hints
+        self._queues = queues
+        self._clock = clock
+        self._domains = domains
         self._pool_limits = pool_limits
+        self._visit_seconds = visit_seconds
 
-    def run_pass(self, shard: int) -> PassResult:
-        """Do everything that is due in a shard now; steps are repeated until a batch is incomplete."""
-        result = PassResult(shard)
+    def minute(self, hints: Mapping[int, Hint] | None = None) -> list[PassResult]:
+        """The minute tick: look where there may be work; the first such shard here, the others by a message each.
+
+        ``hints`` are those that the caller has read, if it has.
+        """
+        read = self._hints.read_all() if hints is None else hints
+        shards = shards_to_visit(read, self._clock.now(), tzdata_version())
+        if shards is None:
+            shards = self.shards()
+        for shard in shards[1:]:
+            self.send(shard, "minute")
+        return [self.visit(shard, "minute") for shard in shards[:1]]
+
+    def shards(self) -> list[int]:
+        """All shards, by the store."""
         with self._database.transaction() as tx:
-            pass_now = tx.now
-        self._tick(result, pass_now)
-        _repeat(lambda: self._expire(result))
-        self._runs.release_settled()
-        self._runs.keep_worker_pools(self._pool_limits)
-        self._claim(result)
-        self._send(result)
-        self._runs.resend_cancels(shard)
+            return all_shards(tx)
+
+    def visit(self, shard: int, kind: VisitKind, due_at: datetime | None = None) -> PassResult:
+        """Lead the shard and pass over it until no wake-up is left; nothing when another one leads it."""
+        result = PassResult(shard)
+        if due_at is not None and not self._wait_until(shard, due_at):
+            return result
+        until = self._clock.elapsed_seconds() + self._visit_seconds - VISIT_MARGIN_SECONDS
+        leader = self._leadership.lead(shard, watch=kind == "minute")
+        if leader is not None:
+            result.led = True
+            self._lead(leader, result, until)
         return result
 
-    def next_due_at(self, shard: int) -> datetime | None:
-        """When the next schedule of a shard is due."""
-        return self._schedules.next_due_at(shard)
+    def run_pass(self, shard: int) -> PassResult:
+        """A visit as a wake-up makes it."""
+        return self.visit(shard, "wake")
 
-    def _tick(self, result: PassResult, pass_now: datetime) -> None:
-        last = _BEFORE_ALL
-        while True:
-            batch = self._schedules.evaluate_batch(result.shard, pass_now, last)
-            result.ticked += batch.ticked
-            result.requested += batch.requested
-            if batch.last is None:
-                return
-            last = batch.last
+    def reshard(self, count: int) -> list[int]:
+        """Spread the work over another number of shards, and wake them all."""
+        shards = reshard(self._database, self._hints, count)
+        for shard in shards:
+            self.send(shard, "wake")
+        return shards
 
-    def _expire(self, result: PassResult) -> bool:
-        ended = self._runs.expire_deadlines(result.shard)
-        result.expired += ended
-        return ended == DEADLINES_PER_BATCH
+    def forget_ahead(self) -> None:
+        """After the queues were lost (a local stack's start): look ahead anew, for the messages are gone."""
+        self._database.write(lambda tx: tx.execute(QUERIES["remove_due_messages"]))
 
-    def _claim(self, result: PassResult) -> None:
-        last = _BEFORE_ALL
-        while True:
-            batch = self._runs.claim_batch(result.shard, last)
-            result.claimed += batch.claimed.values()
-            result.blocked += batch.blocked
-            # What is committed is sent before the next batch, so that a long pass does not hold back its first runs.
-            result.sent += self._dispatch.send_pending(result.shard, list(batch.claimed.values()))
-            if batch.last is None:
-                return
-            last = batch.last
+    def send(self, shard: int, kind: VisitKind, *, due_at: datetime | None = None, delay_seconds: int = 0) -> None:
+        """A message for the queue ``tick``."""
+        body: dict[str, object] = {"v": 1, "shard": shard, "kind": kind}
+        if due_at is not None:
+            body["due_at"] = instant_text(due_at)
+        self._queues.send(TICK_QUEUE, canonical_json(body), delay_seconds=delay_seconds)
 
-    def _send(self, result: PassResult) -> None:
-        _repeat(lambda: self._send_batch(result))
+    def _wait_until(self, shard: int, due_at: datetime) -> bool:
+        """A message that comes up to 2 s early waits, an earlier one is sent again; the database clock decides."""
+        early = (due_at - self._database_now()).total_seconds()
+        if early > EARLY_WAIT_SECONDS:
+            self.send(shard, "due", due_at=due_at, delay_seconds=_delay_seconds(early))
+            return False
+        while early > 0:
+            self._clock.sleep(early)
+            early = (due_at - self._database_now()).total_seconds()
+        return True
 
-    def _send_batch(self, result: PassResult) -> bool:
-        sent = self._dispatch.send_pending(result.shard)
-        result.sent += sent
-        return sent > 0
+    def _database_now(self) -> datetime:
+        with self._database.transaction() as tx:
+            return tx.now
+
+    def _lead(self, leader: Leader, result: PassResult, until: float) -> None:
+        try:
+            # Disarms a paused raiser of an older epoch, before the first write under this one.
+            self._hints.lower(leader.shard)
+            while not self._one_pass(leader, result, until):
+                leader.renew()
+        except Fenced as fenced:
+            LOG.warning("fenced: %s", fenced)
+        except OutOfTime:
+            leader.release(None)
+            self.send(leader.shard, "wake")
+        except BaseException:
+            leader.release(None)
+            raise
+
+    def _one_pass(self, leader: Leader, result: PassResult, until: float) -> bool:
+        """One pass, its messages ahead, the hint, the release; ``False`` when a wake-up came meanwhile."""
+        wanted = leader.wanted
+        steps = Pass(*self._domains, self._pool_limits, lambda: self._check_time(until))
+        ahead = steps.run(leader, result)
+        result.due_ahead += ahead
+        now = leader.write(lambda tx: tx.now) if ahead else None
+        for due_second in ahead:
+            early = (due_second - now).total_seconds() if now is not None else 0.0
+            self.send(leader.shard, "due", due_at=due_second, delay_seconds=_delay_seconds(early))
+        raise_hint(leader, self._hints)
+        return leader.release(wanted)
+
+    def _check_time(self, until: float) -> None:
+        if self._clock.elapsed_seconds() >= until:
+            raise OutOfTime
 
 
-def _repeat(step: Callable[[], bool]) -> None:
-    while step():
-        pass
+def _delay_seconds(early_seconds: float) -> int:
+    """Rounded down: a message waits for its second in the tick, and is not up to a second late."""
+    return max(0, min(QUEUE_DELAY_MAX_SECONDS, math.floor(early_seconds)))

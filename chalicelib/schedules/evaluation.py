@@ -83,6 +83,25 @@ def evaluate_batch(tx: Transaction, ids: IdSource, shard: int, pass_now: datetim
     return Evaluated(len(planned), requested, (rows[-1]["next_at"], rows[-1]["trigger_id"]) if full else None)
 
 
+def recompute_page(tx: Transaction, *, shard: int, after: str) -> str | None:
+    """Recompute when up to 200 schedules are due, from their cursors; where the next page goes on, ``None`` at the end."""
+    rows = tx.rows(QUERIES["schedules_page"], shard=shard, after=after, batch=TRIGGERS_PER_BATCH)
+    if rows:
+        tx.execute(QUERIES["move_cursors"], rows=json_rows([_recomputed(row, tx.now) for row in rows]))
+    return rows[-1]["trigger_id"] if len(rows) == TRIGGERS_PER_BATCH else None
+
+
+def _recomputed(row: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """A state row at its unchanged cursor; one that cannot be computed is looked at by the next evaluation."""
+    try:
+        next_at = next_due_at(ScheduleSpec(**row["spec"]), Cursor.from_json(row["cursor_json"]))
+    except (TidemillError, ValueError, TypeError, ArithmeticError):
+        LOG.exception("schedule %s cannot be computed", row["trigger_id"])
+        next_at = now
+    cursor = row["cursor_json"]
+    return {"trigger_id": row["trigger_id"], "cursor": cursor, "next_at": instant_text(next_at) if next_at else None}
+
+
 def _plan_one(row: Mapping[str, Any], now: datetime, planned: list[_Planned], moves: list[dict[str, Any]]) -> None:
     """Plan one schedule; one that cannot be computed is put off and does not stop the others (S20)."""
     cursor = Cursor.from_json(row["cursor_json"])

@@ -37,8 +37,21 @@ UPDATE trigger_state s SET cursor_json = m.cursor, next_at = m.next_at
 FROM jsonb_to_recordset(:rows::jsonb) AS m(trigger_id text, cursor jsonb, next_at timestamptz)
 WHERE s.trigger_id = m.trigger_id;
 
--- name: next_due
-SELECT min(next_at) AS next_at FROM trigger_state WHERE shard = :shard AND enabled AND next_at IS NOT NULL;
+-- name: shard_of_trigger
+SELECT shard FROM trigger_state WHERE trigger_id = :trigger_id;
+
+-- name: zone_data
+SELECT tzdata_version FROM scheduler_shards WHERE shard = :shard;
+
+-- name: keep_zone_data
+UPDATE scheduler_shards SET tzdata_version = :version WHERE shard = :shard;
+
+-- name: schedules_page
+SELECT s.trigger_id, s.cursor_json, t.spec
+FROM trigger_state s JOIN triggers t ON t.trigger_id = s.trigger_id
+WHERE s.shard = :shard AND t.kind = 'schedule' AND s.trigger_id > :after
+ORDER BY s.trigger_id LIMIT :batch
+FOR UPDATE OF s;
 
 -- name: triggers_of_target
 SELECT t.trigger_id, t.spec, t.spec_hash, t.kind, t.job, s.enabled, s.cursor_json

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from ..catalog.ports import DeclaredTrigger, MergedTriggers
-from ..cron import preview
-from ..database import Database, Transaction, load_queries
+from ..cron import preview, tzdata_version
+from ..database import Database, Transaction, Write, load_queries
 from ..database.connection import json_rows
 from ..kernel.canonical import canonical_json, digest_of
 from ..kernel.clock import instant_text, parse_instant
 from ..kernel.errors import IdReused, NotFound
 from ..kernel.ids import IdSource, check_client_id
 from ..kernel.paging import Page, check_limit, cursor_instant, decode_cursor, encode_cursor
-from .evaluation import Evaluated, Keyset, evaluate_batch
+from ..leases.lowering import HintLowering
+from .evaluation import Evaluated, Keyset, evaluate_batch, recompute_page
 from .model import Cursor, ScheduleSpec
 from .plan import edited_cursor, first_cursor, next_due_at, resumed_cursor
 from .views import OccurrenceView, PreviewView, TickView, TriggerView
@@ -26,9 +28,10 @@ QUERIES = load_queries(__package__)
 class ScheduleService:
     """Triggers of one installation."""
 
-    def __init__(self, database: Database, ids: IdSource) -> None:
+    def __init__(self, database: Database, ids: IdSource, lowering: HintLowering) -> None:
         self._database = database
         self._ids = ids
+        self._lowering = lowering
 
     # --- publication
 
@@ -55,15 +58,24 @@ class ScheduleService:
 
     # --- the pass
 
-    def evaluate_batch(self, shard: int, pass_now: datetime, after: Keyset) -> Evaluated:
+    def evaluate_batch(self, write: Write, shard: int, pass_now: datetime, after: Keyset) -> Evaluated:
         """Tick one batch of due schedules."""
-        return self._database.write(lambda tx: evaluate_batch(tx, self._ids, shard, pass_now, after))
+        return write(lambda tx: evaluate_batch(tx, self._ids, shard, pass_now, after))
 
-    def next_due_at(self, shard: int) -> datetime | None:
-        """When the earliest enabled schedule of a shard is due."""
-        with self._database.transaction() as tx:
-            row = tx.row(QUERIES["next_due"], shard=shard)
-        return row["next_at"] if row else None
+    def keep_zone_data(self, write: Write, shard: int) -> bool:
+        """Recompute when every schedule is due if the zone data is another than before; whether it was.
+
+        Page by page, each in a transaction of its own; after a crash in between it begins again.
+        """
+        version = tzdata_version()
+        stored = write(lambda tx: tx.row(QUERIES["zone_data"], shard=shard))
+        if stored is None or stored["tzdata_version"] == version:
+            return False
+        last: str | None = ""
+        while last is not None:
+            last = write(partial(recompute_page, shard=shard, after=last))
+        write(lambda tx: tx.execute(QUERIES["keep_zone_data"], shard=shard, version=version))
+        return True
 
     # --- people
 
@@ -80,7 +92,11 @@ class ScheduleService:
     def set_enabled(self, location: str, target: str, name: str, *, enabled: bool, request_id: str) -> TriggerView:
         """Switch a trigger; enabling starts at this moment, or where it stopped with ``on_resume="run_latest"``."""
         check_client_id("request_id", request_id)
-        return self._database.write(lambda tx: _switch(tx, (location, target, name), enabled, request_id))
+        trigger_id = f"{location}/{target}/{name}"
+        return self._lowering.lowered(
+            lambda tx: [row["shard"] for row in tx.rows(QUERIES["shard_of_trigger"], trigger_id=trigger_id)],
+            lambda tx: _switch(tx, (location, target, name), enabled, request_id),
+        )
 
     def ticks(self, location: str, target: str, name: str, limit: int | None, cursor: str | None) -> Page[TickView]:
         """A trigger's ticks, newest first."""

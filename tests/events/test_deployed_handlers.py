@@ -6,9 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from chalicelib.cloud.aws import Aws
+from chalicelib.cloud.provision import provision
+from chalicelib.local.moto_server import MotoServer
+from chalicelib.settings import read_settings
 
 ROOT = Path(__file__).parents[2]
 HANDLERS = {
@@ -43,11 +49,39 @@ def run(code: str, argument: str, stdin: str = "", **environment: str) -> str:
     return done.stdout
 
 
+@pytest.fixture
+def environment(application_url: str) -> Iterator[dict[str, str]]:
+    """The settings of an installation on a moto server."""
+    server = MotoServer()
+    made = {
+        "TIDEMILL_STAGE": "test",
+        "TIDEMILL_DATABASE_URL": application_url,
+        "TIDEMILL_AWS_ENDPOINT": server.start(),
+    }
+    provision(Aws(read_settings(made)))
+    yield made
+    server.stop()
+
+
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_a_handler_works_by_itself(handler: str, application_url: str) -> None:
+def test_a_handler_works_by_itself(handler: str, environment: dict[str, str]) -> None:
     event = (ROOT / "events" / f"{HANDLERS[handler]}.json").read_text(encoding="utf-8")
-    environment = {"TIDEMILL_STAGE": "test", "TIDEMILL_DATABASE_URL": application_url}
     assert json.loads(run(CALL, handler, event, **environment)) is None
+
+
+def test_an_idle_tick_reads_the_hints_once_and_loads_no_driver(environment: dict[str, str]) -> None:
+    """The first tick finds no hint, looks, and lets the shard sleep; the second one goes no further than that."""
+    event = (ROOT / "events" / "minute_rule.json").read_text(encoding="utf-8")
+    handler = "chalicelib.entrypoints.events.tick.handler"
+    run(CALL, handler, event, **environment)
+    loaded = CALL + "print(*sorted(sys.modules), sep='\\n', file=sys.stdout)"
+    idle = set(
+        run(
+            loaded, handler, event, **{**environment, "TIDEMILL_DATABASE_URL": "postgresql://nowhere.invalid/x"}
+        ).split()
+    )
+    assert "boto3" in idle
+    assert not idle & {"psycopg", "psycopg_pool", "chalicelib.runs.service", "chalicelib.scheduler.service"}
 
 
 def test_the_api_answers_an_event_of_api_gateway() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from chalicelib.entrypoints.events.dead_letter import handle_dead_letter
 from chalicelib.entrypoints.events.due_tick import handle_due_tick
 from chalicelib.entrypoints.events.tick import handle_tick
+from chalicelib.kernel.clock import SystemClock
 from chalicelib.kernel.errors import Malformed
 from tests.api.site import RUN, Site
 
@@ -34,19 +34,23 @@ def queued(site: Site) -> Site:
     return site
 
 
+def tick(site: Site) -> None:
+    handle_tick(site.services.hints, lambda: site.services, SystemClock())
+
+
 def state(site: Site) -> str:
     return site.services.runs.run(RUN).state
 
 
 def test_the_minute_rule_claims_what_is_queued(queued: Site) -> None:
-    handle_tick(queued.services, event("minute_rule"))
+    tick(queued)
     assert state(queued) == "claimed"
 
 
 def test_the_minute_rule_hands_the_other_shards_to_the_queue(queued: Site) -> None:
+    queued.services.scheduler.reshard(3)
     queued.woken()
-    settings = queued.services.settings.model_copy(update={"scheduler_shards": 3})
-    handle_tick(replace(queued.services, settings=settings), event("minute_rule"))
+    tick(queued)
     assert queued.woken() == [{"v": 1, "shard": shard, "kind": "minute"} for shard in (1, 2)]
 
 
@@ -64,7 +68,7 @@ def test_an_event_that_arrives_twice_changes_nothing_more(queued: Site) -> None:
     handle_due_tick(queued.services, event("sqs_tick"))
     claim = queued.services.runs.run(RUN).claim
     handle_due_tick(queued.services, event("sqs_tick"))
-    handle_tick(queued.services, event("minute_rule"))
+    tick(queued)
     again = queued.services.runs.run(RUN).claim
     assert claim is not None
     assert again is not None

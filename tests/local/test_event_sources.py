@@ -4,10 +4,13 @@ from typing import Any
 
 from chalicelib.cloud.aws import Aws
 from chalicelib.kernel.clock import SystemClock
-from chalicelib.local.pump import EventPump, EventSource, Ticks
+from chalicelib.local.pump import EventPump, EventSource
 
 BOUND = 30.0
-QUIET = Ticks(minute=lambda: None, due=lambda: None, next_due_at=lambda: None)
+
+
+def quiet() -> None:
+    """A minute tick that finds nothing."""
 
 
 class Handler:
@@ -28,7 +31,7 @@ class Handler:
 
 def test_message_is_redelivered_after_its_visibility_until_handled(aws: Aws) -> None:
     handler = Handler(failures=2)
-    pump = EventPump(aws.queues, QUIET, [EventSource("tick", handler)], clock=SystemClock(), say=lambda text: None)
+    pump = EventPump(aws.queues, quiet, [EventSource("tick", handler)], clock=SystemClock(), say=lambda text: None)
     aws.queues.send("tick", "wake")
     pump.start()
     assert handler.worked.wait(BOUND)
@@ -41,7 +44,7 @@ def test_message_that_is_never_handled_reaches_the_dead_letter_handler(aws: Aws)
     body = json.dumps({"v": 1, "run_id": "run_1", "claim_id": "clm_1", "shard": 0})
     never, dead = Handler(failures=1_000), Handler(failures=0)
     sources = [EventSource("run-container", never), EventSource("run-container-dead", dead)]
-    pump = EventPump(aws.queues, QUIET, sources, clock=SystemClock(), say=lambda text: None)
+    pump = EventPump(aws.queues, quiet, sources, clock=SystemClock(), say=lambda text: None)
     aws.queues.send("run-container", body)
     pump.start()
     assert dead.worked.wait(BOUND)

@@ -10,45 +10,73 @@ from typing import Any
 import psycopg
 import psycopg.rows
 
-from chalicelib.access.service import AccessService
+from chalicelib.bootstrap import Stores, build_domains
+from chalicelib.catalog.plan import shard_of
 from chalicelib.catalog.ports import DeclaredTrigger
 from chalicelib.database import Database
-from chalicelib.dispatch.service import DispatchService
 from chalicelib.kernel.canonical import canonical_json
 from chalicelib.kernel.clock import SystemClock
 from chalicelib.kernel.ids import IdSource
 from chalicelib.leases.boots import key_of
+from chalicelib.leases.fence import FENCE_CLASS, HINT_CLASS
+from chalicelib.leases.lowering import all_shards
 from chalicelib.projects.bundle import JobDefinition
 from chalicelib.runs.model import AcceptRequest, Outcome, Report, RunRequest, StartRequest
-from chalicelib.runs.service import RunService
-from chalicelib.scheduler.service import SchedulerService
-from chalicelib.schedules.service import ScheduleService
-from tests.doubles import MemoryLeases, MemoryObjects, MemoryQueues
+from chalicelib.scheduler.leadership import Leader, Leadership
+from chalicelib.settings import Settings
+from tests.doubles import HandClock, MemoryObjects, MemoryQueues, MemoryTable
 
 BOOT = "boot_0000000000000001"
 SNAPSHOT = "a" * 64
 
 
+# Every table whose rows may make something due earlier (scheduler.md 5.7).
+BEHIND_THE_DOOR = ("runs", "claims", "write_claims", "slots", "pools", "locations", "targets", "jobs", "trigger_state")
+
+
+def watch_the_door(owner_url: str) -> None:
+    """Make every write of the product to those tables fail that holds neither the fence's nor the hint's lock."""
+    with psycopg.connect(owner_url) as connection:
+        connection.execute(
+            "CREATE FUNCTION watch_the_door() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "IF current_setting('application_name') = 'tidemill' AND NOT EXISTS (SELECT 1 FROM pg_locks WHERE pid = pg_backend_pid() "
+            f"AND locktype = 'advisory' AND classid IN ({FENCE_CLASS}, {HINT_CLASS})) THEN "  # noqa: S608  # numbers of ours
+            "RAISE EXCEPTION 'write to % past the door', TG_TABLE_NAME; END IF; RETURN NULL; END $$"
+        )
+        for table in BEHIND_THE_DOOR:
+            connection.execute(
+                f"CREATE TRIGGER watched AFTER INSERT OR UPDATE OR DELETE ON {table} FOR EACH STATEMENT EXECUTE FUNCTION watch_the_door()".encode()
+            )
+
+
 class World:
     """The services over one real store, with queues, leases and objects in memory, and a clock that can be moved."""
 
-    def __init__(self, application_url: str) -> None:
+    def __init__(self, application_url: str, *, container_slots: int = 200, clock: HandClock | None = None) -> None:
         self.url = application_url
         self.at: datetime | None = None
+        self.hand = clock
+        self.clock = clock or SystemClock()
         self._direct = psycopg.connect(application_url, row_factory=psycopg.rows.dict_row, autocommit=True)
         self.database = Database(application_url, connections=12, read_now=self._now)
-        self.ids = IdSource(SystemClock(), random.SystemRandom())
-        self.leases, self.queues, self.objects = MemoryLeases(), MemoryQueues(), MemoryObjects()
-        self.access = AccessService(self.database, self.ids)
-        self.schedules = ScheduleService(self.database, self.ids)
-        self.runs = RunService(self.database, self.ids, self.leases, self.objects, self.access)
-        self.dispatch = DispatchService(self.database, self.ids, self.queues, self.runs)
-        self.limits = {"worker:lambda": 10, "worker:container": 100}
-        self.scheduler = SchedulerService(self.database, self.schedules, self.runs, self.dispatch, self.limits)
+        self.ids = IdSource(self.clock, random.SystemRandom())
+        self.leases, self.hints, self.queues, self.objects = (
+            MemoryTable(),
+            MemoryTable(),
+            MemoryQueues(),
+            MemoryObjects(),
+        )
+        stores = Stores(self.database, self.leases, self.hints, self.queues, self.objects)
+        settings = Settings(stage="test", container_slots=container_slots)
+        self.domains = build_domains(settings, stores, self.clock, self.ids)
+        self.access, self.schedules, self.runs = self.domains.access, self.domains.schedules, self.domains.runs
+        self.dispatch, self.scheduler = self.domains.dispatch, self.domains.scheduler
 
     def _now(self, connection: psycopg.Connection[Any]) -> datetime:
         if self.at is not None:
             return self.at
+        if self.hand is not None:
+            return self.hand.now()
         row: Any = connection.execute("SELECT clock_timestamp() AS now").fetchone()
         return datetime.fromisoformat(row["now"].isoformat())
 
@@ -76,6 +104,7 @@ class World:
         location: str = "cafe",
         target: str = "dev",
         snapshot: str = SNAPSHOT,
+        shards: int = 1,
     ) -> None:
         """Make ``jobs`` (key -> fields of the definition) current, with their schedules."""
         definitions = {key: definition(key, **fields) for key, fields in jobs.items()}
@@ -87,10 +116,11 @@ class World:
         for key, item in definitions.items():
             body = canonical_json(item.model_dump(mode="json"))
             self.sql("INSERT INTO snapshot_jobs VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", snapshot, key, body)
-            self.sql("INSERT INTO jobs VALUES (%s, %s, %s, %s, 0)", location, target, key, snapshot)
-        self.merge(definitions, location, target)
+            shard = shard_of(location, target, key, shards)
+            self.sql("INSERT INTO jobs VALUES (%s, %s, %s, %s, %s)", location, target, key, snapshot, shard)
+        self.merge(definitions, location, target, shards)
 
-    def merge(self, definitions: Mapping[str, JobDefinition], location: str, target: str) -> None:
+    def merge(self, definitions: Mapping[str, JobDefinition], location: str, target: str, shards: int) -> None:
         declared = [
             DeclaredTrigger(
                 trigger_id=f"{location}/{target}/{trigger.name}",
@@ -101,12 +131,12 @@ class World:
                 kind=trigger.kind,
                 spec=dict(trigger.spec),
                 enabled=trigger.enabled,
-                shard=0,
+                shard=shard_of(location, target, key, shards),
             )
             for key, item in definitions.items()
             for trigger in item.triggers
         ]
-        self.database.write(lambda tx: self.schedules.merge(tx, location, target, declared))
+        self.domains.lowering.lowered(all_shards, lambda tx: self.schedules.merge(tx, location, target, declared))
 
     # --- the life of a run, by the services
 
@@ -120,7 +150,23 @@ class World:
 
     def open_boot(self, boot_id: str = BOOT, partition: int = 0) -> None:
         pk, sk = key_of(boot_id, partition)
-        self.leases.put_new(pk, sk, {"owner_token": "own_test", "counter": 1, "lease_seconds": 30, "revoked": {}})
+        self.leases.put_new(
+            pk, sk, {"owner_token": "own_test", "counter": 1, "lease_seconds": 30, "cancel": {}, "revoked": {}}
+        )
+
+    def signals(self) -> list[object]:
+        """What was written into the boot's lease item, oldest first."""
+        return [values[":value"] for sort_key, values in self.leases.updates if sort_key == f"boot#{BOOT}"]
+
+    def lead(self, shard: int = 0, *, watch: bool = False) -> Leader | None:
+        """Try to lead a shard, as an invocation of its own does."""
+        return Leadership(self.database, self.leases, self.ids, self.clock, lease_seconds=30).lead(shard, watch=watch)
+
+    def leader(self, shard: int = 0, *, watch: bool = False) -> Leader:
+        """The leadership of a shard, which must be had."""
+        leader = self.lead(shard, watch=watch)
+        assert leader is not None
+        return leader
 
     def claim_of(self, run_id: str) -> str:
         claim = self.runs.run(run_id).claim

@@ -17,7 +17,6 @@ from ...locations.model import LocationView, TargetSettings, TargetView
 from .routing import Call, Nothing, Reply, Resource
 from .scopes import installation
 from .shapes import Key, LocationPath, Paging, TargetPath
-from .wake import wake
 
 resource = Resource("admin")
 
@@ -93,7 +92,6 @@ def add_location(call: Call[Nothing, Nothing, NewLocation]) -> Reply[AddedLocati
 def change_location(call: Call[LocationPath, Nothing, LocationChange]) -> ChangedLocation:
     """Disable or enable a location."""
     call.services.locations.set_disabled(call.path.location, call.body.disabled)
-    wake(call.services)
     return ChangedLocation(location=call.path.location, disabled=call.body.disabled)
 
 

@@ -11,7 +11,6 @@ from ...runs.model import RunRequest, RunView
 from .routing import Call, Nothing, Reply, Resource
 from .scopes import in_path
 from .shapes import Key, TargetPath
-from .wake import wake
 
 resource = Resource("jobs")
 
@@ -62,5 +61,4 @@ def request_run(call: Call[JobPath, Nothing, RunRequest]) -> Reply[RequestedRun]
     """Queue a run of a job's current definition. 200: the same request was made before, and this is its run."""
     path = call.path
     run, reused = call.services.runs.request(path.location, path.target, path.job, call.body, call.principal.name)
-    wake(call.services)
     return Reply(HTTPStatus.OK if reused else HTTPStatus.CREATED, RequestedRun(run=run, reused=reused))

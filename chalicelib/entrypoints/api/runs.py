@@ -16,7 +16,6 @@ from ...runs.states import RunState
 from .routing import Call, Nothing, Reply, Resource
 from .scopes import of_run, own
 from .shapes import Key, Paging, RunPath
-from .wake import wake
 
 resource = Resource("runs")
 
@@ -100,5 +99,4 @@ def cancel_run(call: Call[RunPath, Nothing, CancelRequest]) -> Reply[CancelAnswe
     ``cancel_id`` gives the same answer.
     """
     answer = call.services.runs.cancel(call.path.run_id, call.body, call.principal.name)
-    wake(call.services)
     return Reply(HTTPStatus.ACCEPTED if answer.status == "cancel_requested" else HTTPStatus.OK, answer)

@@ -25,7 +25,6 @@ from ...kernel.records import Record
 from .routing import Call, Nothing, Reply, Resource
 from .scopes import in_path, of_snapshot, own
 from .shapes import Key, Paging, Sha256, TargetPath
-from .wake import wake
 
 resource = Resource("snapshots")
 
@@ -85,7 +84,6 @@ def upload_documents(call: Call[Nothing, Nothing, UploadsRequest]) -> Uploads:
 def publish_snapshot(call: Call[TargetPath, Nothing, PublishRequest]) -> Reply[PublishResult]:
     """Make a snapshot current. 200: it was current already. The same ``publication_id`` gives the same answer."""
     result = call.services.catalog.publish(call.path.location, call.path.target, call.body, call.principal.name)
-    wake(call.services)
     return Reply(HTTPStatus.CREATED if result.changed else HTTPStatus.OK, result)
 
 

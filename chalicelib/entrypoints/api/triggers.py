@@ -14,7 +14,6 @@ from ...schedules.views import PreviewView, TickView, TriggerView
 from .routing import Call, Nothing, Resource
 from .scopes import in_path, own
 from .shapes import ClientId, Paging, TargetPath
-from .wake import wake
 
 resource = Resource("triggers")
 
@@ -80,12 +79,9 @@ def show_trigger(call: Call[TriggerPath, Nothing, None]) -> TriggerView:
 def change_trigger(call: Call[TriggerPath, Nothing, TriggerChange]) -> TriggerView:
     """Enable or disable a trigger. One that is enabled starts at this moment, or where its policy says."""
     path, wanted = call.path, call.body
-    view = call.services.schedules.set_enabled(
+    return call.services.schedules.set_enabled(
         path.location, path.target, path.name, enabled=wanted.enabled, request_id=wanted.request_id
     )
-    if wanted.enabled:
-        wake(call.services)
-    return view
 
 
 @resource.operation(

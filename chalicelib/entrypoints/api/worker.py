@@ -14,7 +14,6 @@ from ...runs.service import BootEnded
 from .routing import Call, Nothing, Resource
 from .scopes import of_claim, of_run, own
 from .shapes import ClientId, RunPath
-from .wake import wake
 
 resource = Resource("worker")
 
@@ -85,10 +84,7 @@ def start_run(call: Call[RunPath, Nothing, StartRequest]) -> RunView:
 )
 def report_run(call: Call[RunPath, Nothing, Report]) -> dict[str, JsonValue]:
     """Take a report: verified, finished nodes, or the end. The same key with the same content gives the same answer."""
-    answer = call.services.runs.report(call.path.run_id, _claim_of(call.principal), call.body)
-    if call.body.kind == "terminal":
-        wake(call.services)
-    return answer
+    return call.services.runs.report(call.path.run_id, _claim_of(call.principal), call.body)
 
 
 @resource.operation("POST", "/worker/runs/{run_id}/log-uploads", permission="worker.run", scope=of_claim)
@@ -100,6 +96,4 @@ def upload_logs_of_run(call: Call[RunPath, Nothing, LogUploads]) -> LogUploadLin
 @resource.operation("POST", "/worker/boots/{boot_id}/ended", permission="worker.ended", scope=own)
 def end_boot(call: Call[BootPath, Nothing, None]) -> BootEnded:
     """Settle the runs of a boot whose process is proved to have ended, as its supervisor or successor has seen."""
-    answer = call.services.runs.boot_ended(call.path.boot_id, call.principal.scope.location)
-    wake(call.services)
-    return answer
+    return call.services.runs.boot_ended(call.path.boot_id, call.principal.scope.location)

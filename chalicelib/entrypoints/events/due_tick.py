@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from chalice.app import Blueprint
 
 from .. import wiring
-from .records import messages_of, queue_name, shard_of
+from .records import due_at_of, kind_of, messages_of, queue_name, shard_of
 
 if TYPE_CHECKING:
     from chalice.app import SQSEvent
@@ -25,6 +25,6 @@ def handler(event: SQSEvent) -> None:
 
 
 def handle_due_tick(services: Services, event: Mapping[str, Any]) -> None:
-    """One pass of the shard that each message names; the database clock says what is due."""
+    """Visit the shard that each message names; the database clock says what is due."""
     for message in messages_of(event):
-        services.scheduler.run_pass(shard_of(message))
+        services.scheduler.visit(shard_of(message), kind_of(message), due_at_of(message))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+from ...kernel.clock import parse_instant
 from ...kernel.errors import Malformed
 from ...settings import read_settings
+
+if TYPE_CHECKING:
+    from ...scheduler.service import VisitKind
 
 
 def queue_name(queue: str) -> str:
@@ -33,3 +38,20 @@ def shard_of(message: Mapping[str, Any]) -> int:
     if not isinstance(shard, int) or isinstance(shard, bool) or shard < 0:
         raise Malformed("the message names no shard")
     return shard
+
+
+def kind_of(message: Mapping[str, Any]) -> VisitKind:
+    """Why a message of the queue ``tick`` was sent; one of before counts as a wake-up."""
+    kinds: dict[object, VisitKind] = {"minute": "minute", "due": "due"}
+    return kinds.get(message.get("kind"), "wake")
+
+
+def due_at_of(message: Mapping[str, Any]) -> datetime | None:
+    """The due second for which a message was sent ahead."""
+    text = message.get("due_at")
+    if text is None:
+        return None
+    try:
+        return parse_instant(str(text))
+    except ValueError:
+        raise Malformed("the message's due_at is no instant") from None

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chalice.app import Blueprint, Rate
 
+from ...cron.zones import tzdata_version
+from ...kernel.clock import Clock, SystemClock
+from ...leases.hints import Hints, shards_to_visit
 from .. import wiring
 
 if TYPE_CHECKING:
     from chalice.app import CloudWatchEvent
-
-    from ...bootstrap import Services
 
 blueprint = Blueprint(__name__)
 
 
 @blueprint.schedule(Rate(1, unit=Rate.MINUTES), name="tick")
 def handler(event: CloudWatchEvent) -> None:
-    """What the rule starts."""
-    handle_tick(wiring.services(), event.to_dict())
-
-
-def handle_tick(services: Services, event: Mapping[str, Any]) -> None:
-    """Hand every shard but the first to the queue, and take the first one here. The event holds nothing of use."""
+    """What the rule starts. The event holds nothing of use."""
     del event
-    for shard in range(1, services.settings.scheduler_shards):
-        services.aws.queues.send("tick", json.dumps({"v": 1, "shard": shard, "kind": "minute"}))
-    services.scheduler.run_pass(0)
+    handle_tick(wiring.hints(), wiring.services, SystemClock())
+
+
+def handle_tick(hints: Hints, wire: wiring.Wire, clock: Clock) -> None:
+    """Read all hints at once and go no further when every shard may sleep: no database, not even its driver."""
+    read = hints.read_all()
+    if shards_to_visit(read, clock.now(), tzdata_version()) != []:
+        wire().scheduler.minute(read)

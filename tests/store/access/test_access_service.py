@@ -20,7 +20,7 @@ from chalicelib.kernel.errors import (
 )
 from chalicelib.kernel.ids import IdSource
 from chalicelib.locations import LocationService, TargetSettings
-from tests.doubles import HandClock
+from tests.doubles import HandClock, lowering_over
 
 PLACE = TokenScope(location="berlin", target="prod", permissions=("publish", "work"))
 
@@ -39,7 +39,7 @@ def timed(application_url: str, clock: HandClock) -> Iterator[Database]:
 
 @pytest.fixture
 def access(timed: Database, clock: HandClock) -> AccessService:
-    locations = LocationService(timed)
+    locations = LocationService(timed, lowering_over(timed))
     locations.add("berlin")
     locations.set_target("berlin", "prod", TargetSettings())
     return AccessService(timed, IdSource(clock), random.Random(7))

@@ -11,9 +11,9 @@ from chalicelib.kernel.ids import IdSource
 from chalicelib.locations import LocationService, TargetSettings
 from chalicelib.schedules.service import ScheduleService
 from chalicelib.settings import Settings
-from tests.doubles import MemoryObjects
+from tests.doubles import MemoryObjects, lowering_over
 
-SETTINGS = Settings.model_validate({"stage": "test", "scheduler_shards": 4})
+SETTINGS = Settings.model_validate({"stage": "test"})
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def objects() -> MemoryObjects:
 @pytest.fixture
 def locations(database: Database) -> LocationService:
     """The locations, with the target ``cafe/prod``."""
-    service = LocationService(database)
+    service = LocationService(database, lowering_over(database))
     service.add("cafe")
     service.set_target("cafe", "prod", TargetSettings())
     return service
@@ -32,11 +32,11 @@ def locations(database: Database) -> LocationService:
 
 @pytest.fixture
 def schedules(database: Database) -> ScheduleService:
-    return ScheduleService(database, IdSource(SystemClock()))
+    return ScheduleService(database, IdSource(SystemClock()), lowering_over(database))
 
 
 @pytest.fixture
 def catalog(
     database: Database, objects: MemoryObjects, schedules: ScheduleService, locations: LocationService
 ) -> CatalogService:
-    return CatalogService(database, objects, schedules, SETTINGS)
+    return CatalogService(database, lowering_over(database), objects, schedules, SETTINGS)

@@ -26,7 +26,7 @@ from chalicelib.kernel.errors import (
 from chalicelib.kernel.limits import INLINE_DOCUMENT_BYTES
 from chalicelib.locations import LocationService, TargetSettings
 from chalicelib.schedules.service import ScheduleService
-from tests.doubles import MemoryObjects
+from tests.doubles import MemoryObjects, lowering_over
 from tests.snapshots import index_of, job, publish_request, schedule
 from tests.store.catalog.conftest import SETTINGS
 
@@ -122,6 +122,8 @@ def test_queued_runs_keep_the_definition_of_their_snapshot(
 
 def test_job_and_its_trigger_share_a_shard(publish: Callable[[PublishRequest], PublishResult], owner_url: str) -> None:
     jobs = [job(f"job_{number}", triggers=[schedule(f"job_{number}/schedule")]) for number in range(20)]
+    with psycopg.connect(owner_url) as connection:
+        connection.execute("INSERT INTO scheduler_shards SELECT n, 0, '', 0, '' FROM generate_series(1, 3) AS n")
     publish(publish_request(index_of(jobs)))
     with psycopg.connect(owner_url) as connection:
         rows = connection.execute(
@@ -130,7 +132,7 @@ def test_job_and_its_trigger_share_a_shard(publish: Callable[[PublishRequest], P
         ).fetchall()
     assert len(rows) == 20
     assert all(ours == theirs for ours, theirs in rows)
-    assert {shard for shard, _ in rows} == set(range(SETTINGS.scheduler_shards))
+    assert {shard for shard, _ in rows} == {0, 1, 2, 3}
 
 
 def test_number_of_statements_does_not_grow_with_the_snapshot(database: Database, catalog: CatalogService) -> None:
@@ -441,7 +443,7 @@ def test_worker_kind_without_places_never_fits(
     database: Database, objects: MemoryObjects, schedules: ScheduleService, locations: LocationService
 ) -> None:
     none = SETTINGS.model_copy(update={"lambda_concurrency": 0})
-    catalog = CatalogService(database, objects, schedules, none)
+    catalog = CatalogService(database, lowering_over(database), objects, schedules, none)
     with pytest.raises(NeverFits, match=r"jobs\.orders\.worker"):
         catalog.publish("cafe", "prod", publish_request(index_of([job("orders", worker="lambda")])), "tester")
 
@@ -455,7 +457,7 @@ def test_failure_of_the_trigger_keeper_rolls_everything_back(
 
     rows = counts(owner_url)
     with pytest.raises(InvalidSchedule):
-        CatalogService(database, objects, Broken(), SETTINGS).publish(
+        CatalogService(database, lowering_over(database), objects, Broken(), SETTINGS).publish(
             "cafe", "prod", publish_request(index_of([ORDERS])), "tester"
         )
     assert counts(owner_url) == rows

@@ -11,11 +11,12 @@ from chalicelib.database import Database
 from chalicelib.kernel.errors import HasLiveClaims, InvalidRequest, NotFound, TidemillError
 from chalicelib.kernel.limits import TARGETS_PER_LOCATION
 from chalicelib.locations import LocationService, TargetSettings, TargetView
+from tests.doubles import lowering_over
 
 
 @pytest.fixture
 def service(database: Database) -> LocationService:
-    made = LocationService(database)
+    made = LocationService(database, lowering_over(database))
     made.add("cafe")
     return made
 

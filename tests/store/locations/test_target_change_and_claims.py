@@ -37,7 +37,7 @@ def test_target_that_is_being_changed_gets_no_claim_until_that_is_done(world: Wo
 
 def test_change_waits_for_a_claim_that_is_being_made_and_then_sees_it(world: World, application_url: str) -> None:
     run_id = world.request("orders")
-    locations = LocationService(world.database)
+    locations = LocationService(world.database, world.domains.lowering)
     with ThreadPoolExecutor(1) as pool, psycopg.connect(application_url) as claiming:
         # as the claim pass does, with its transaction still open
         claiming.execute("SELECT FROM targets FOR KEY SHARE")

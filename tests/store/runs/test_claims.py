@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.store.world import World
+
+
+@pytest.fixture
+def narrow(application_url: str) -> Iterator[World]:
+    """A world with one container slot."""
+    made = World(application_url, container_slots=1)
+    made.target()
+    yield made
+    made.close()
 
 
 def test_one_writer_per_relation_and_the_other_says_why(world: World) -> None:
@@ -71,8 +83,8 @@ def test_pools_are_the_sum_of_live_rows(world: World) -> None:
     assert world.state(runs[2]) == "claimed"
 
 
-def test_the_worker_kind_is_a_pool_and_a_run_waits_for_it_in_the_queue(world: World) -> None:
-    world.limits["worker:container"] = 1
+def test_the_worker_kind_is_a_pool_and_a_run_waits_for_it_in_the_queue(narrow: World) -> None:
+    world = narrow
     world.publish({"one": {}, "two": {}})
     first, second = world.request("one"), world.request("two")
     world.run_pass()
@@ -92,7 +104,6 @@ def test_a_disabled_location_gets_no_claims(world: World) -> None:
 
 def test_a_pass_decides_any_number_in_bounded_statements_per_batch(world: World) -> None:
     """Three batches of up to 50 cost at most three times what one run costs."""
-    world.limits["worker:container"] = 200
     world.publish({f"j{i}": {"relations": [f"r{i}"]} for i in range(120)})
     world.request("j0")
     before = world.database.statements

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.cloud.ports import QueueMessage
 from chalicelib.kernel.clock import SystemClock
 from chalicelib.kernel.errors import Unavailable
-from chalicelib.local.pump import EventPump, EventSource, Ticks, back_off_seconds, next_minute, sqs_event
+from chalicelib.local.pump import EventPump, EventSource, back_off_seconds, next_minute, sqs_event
 
 BOUND = 10.0
 AN_INSTANT = datetime(2026, 3, 29, 1, 59, 59, 999_999, tzinfo=UTC)
@@ -86,12 +86,8 @@ class Calls:
             return self._changed.wait_for(lambda: self.count >= count, timeout=BOUND)
 
 
-def _ticks(
-    minute: Callable[[], object] = lambda: None,
-    due: Callable[[], object] = lambda: None,
-    next_due_at: Callable[[], datetime | None] = lambda: None,
-) -> Ticks:
-    return Ticks(minute=minute, due=due, next_due_at=next_due_at)
+def quiet() -> None:
+    """A minute tick that finds nothing."""
 
 
 @pytest.mark.parametrize(
@@ -121,7 +117,7 @@ def test_event_has_the_shape_of_lambdas() -> None:
 
 def test_ticks_at_start_and_again_at_the_full_minute() -> None:
     wall, minute = Wall(AN_INSTANT), Calls()
-    pump = EventPump(MemoryQueue(), _ticks(minute=minute), [], clock=wall, say=print)
+    pump = EventPump(MemoryQueue(), minute, [], clock=wall, say=print)
     pump.start()
     assert minute.reached(1)
     wall.instant += timedelta(seconds=1)
@@ -130,58 +126,10 @@ def test_ticks_at_start_and_again_at_the_full_minute() -> None:
     assert minute.count == 2
 
 
-def test_pass_at_the_due_second_and_none_before() -> None:
-    wall = Wall(AN_INSTANT.replace(second=10))
-    due_at: list[datetime | None] = [AN_INSTANT.replace(second=20)]
-    due = Calls(lambda count: due_at.__setitem__(0, None))
-    asked = Calls()
-
-    def next_due_at() -> datetime | None:
-        asked()
-        return due_at[0]
-
-    pump = EventPump(MemoryQueue(), _ticks(due=due, next_due_at=next_due_at), [], clock=wall, say=print)
-    pump.start()
-    assert asked.reached(1)
-    assert due.count == 0
-    wall.instant = AN_INSTANT.replace(second=21)
-    assert due.reached(1)
-    pump.stop()
-    assert due.count == 1
-
-
-def test_what_stays_due_is_no_busy_loop() -> None:
-    wall, due = Wall(AN_INSTANT.replace(second=10)), Calls()
-    pump = EventPump(
-        MemoryQueue(), _ticks(due=due, next_due_at=lambda: AN_INSTANT.replace(second=1)), [], clock=wall, say=print
-    )
-    pump.start()
-    assert due.reached(4)
-    pump.stop()
-    assert due.count < 20
-
-
-def test_handled_message_lets_the_pump_ask_again_what_is_due() -> None:
-    asked = Calls()
-    queue = MemoryQueue()
-    pump = EventPump(
-        queue,
-        _ticks(next_due_at=asked),
-        [EventSource("tick", lambda event: None)],
-        clock=Wall(AN_INSTANT),
-        say=print,
-    )
-    pump.start()
-    assert asked.reached(1)
-    queue.send("tick", "{}")
-    assert asked.reached(2)
-    pump.stop()
-
-
 def test_message_is_deleted_when_its_handler_returns() -> None:
     queue, bodies = MemoryQueue("first", "second"), list[str]()
     source = EventSource("tick", lambda event: bodies.append(event["Records"][0]["body"]))
-    pump = EventPump(queue, _ticks(), [source], clock=SystemClock(), say=print)
+    pump = EventPump(queue, quiet, [source], clock=SystemClock(), say=print)
     pump.start()
     assert queue.wait_empty()
     pump.stop()
@@ -195,7 +143,7 @@ def test_message_of_a_failing_handler_comes_again_and_the_trouble_is_said_once()
 
     queue, said = MemoryQueue("message"), list[str]()
     handler = Calls(fail_twice)
-    pump = EventPump(queue, _ticks(), [EventSource("tick", handler)], clock=SystemClock(), say=said.append)
+    pump = EventPump(queue, quiet, [EventSource("tick", handler)], clock=SystemClock(), say=said.append)
     pump.start()
     assert queue.wait_empty()
     pump.stop()
@@ -210,7 +158,7 @@ def test_failing_tick_is_repeated_until_it_works() -> None:
             raise Unavailable("the database does not answer")
 
     minute, said = Calls(fail_once), list[str]()
-    pump = EventPump(MemoryQueue(), _ticks(minute=minute), [], clock=Wall(AN_INSTANT), say=said.append)
+    pump = EventPump(MemoryQueue(), minute, [], clock=Wall(AN_INSTANT), say=said.append)
     pump.start()
     assert minute.reached(2)
     pump.stop()
@@ -226,7 +174,7 @@ def test_stop_waits_for_the_handler_in_progress() -> None:
         go_on.wait(BOUND)
         ended.set()
 
-    pump = EventPump(MemoryQueue("message"), _ticks(), [EventSource("tick", handler)], clock=SystemClock(), say=print)
+    pump = EventPump(MemoryQueue("message"), quiet, [EventSource("tick", handler)], clock=SystemClock(), say=print)
     pump.start()
     assert begun.wait(BOUND)
     stopper = threading.Thread(target=pump.stop)

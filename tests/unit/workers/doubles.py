@@ -9,65 +9,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from chalicelib.cloud.ports import QueueMessage, Refusal
+from chalicelib.cloud.ports import QueueMessage
 from chalicelib.kernel.canonical import canonical_json, digest_of
 from chalicelib.kernel.errors import TidemillError
 from chalicelib.projects.bundle import JobDefinition
 from chalicelib.runs.model import Accepted, AcceptRequest, Report, RunInputs, StartRequest
+from tests.doubles import MemoryTable
 
 
-class Leases:
-    """Understands the expressions of ``leases.boots`` and nothing else."""
+class Leases(MemoryTable):
+    """Leases in memory that fail, as an unreachable service does, while ``failing`` is set."""
 
     def __init__(self) -> None:
-        self.items: dict[tuple[str, str], dict[str, Any]] = {}
+        super().__init__()
         self.failing = threading.Event()
-        self._lock = threading.RLock()
-
-    def put_new(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> Refusal | None:
-        with self._lock:
-            if (pk, sk) in self.items:
-                return Refusal(self.items[pk, sk])
-            self.items[pk, sk] = {"pk": pk, "sk": sk, **attributes}
-        return None
-
-    def update(
-        self,
-        pk: str,
-        sk: str,
-        *,
-        expression: str,
-        condition: str,
-        names: Mapping[str, str],
-        values: Mapping[str, Any],
-    ) -> Mapping[str, Any] | Refusal:
-        self._check()
-        with self._lock:
-            item = self.items.get((pk, sk))
-            if item is None or (":owner" in values and item["owner_token"] != values[":owner"]):
-                return Refusal(item)
-            if expression.startswith("SET #counter"):
-                item |= {"counter": item["counter"] + 1, "tidy_at": values[":tidy_at"]}
-            elif expression.startswith("SET process_groups"):
-                item["process_groups"][names["#run"]] = values[":group"]
-            elif expression.startswith("REMOVE"):
-                item["process_groups"].pop(names["#run"], None)
-                item["cancel"].pop(names["#run"], None)
-            else:
-                item[names["#map"]][names["#name"]] = values[":value"]
-            return {name: dict(value) if isinstance(value, dict) else value for name, value in item.items()}
-
-    def get(self, pk: str, sk: str) -> Mapping[str, Any] | None:
-        self._check()
-        with self._lock:
-            return self.items.get((pk, sk))
-
-    def partition(self, pk: str) -> Sequence[Mapping[str, Any]]:
-        return [item for (key, _), item in self.items.items() if key == pk]
-
-    def delete(self, pk: str, sk: str, *, owner_token: str) -> bool:
-        with self._lock:
-            return self.items.pop((pk, sk), {}).get("owner_token") == owner_token
 
     def _check(self) -> None:
         if self.failing.is_set():

@@ -1,0 +1,80 @@
+-- What a pass needs beside the queries of the domains: looking ahead, and the time for the hint.
+
+-- name: look_ahead
+-- The due seconds of the next window that no message was made for yet, by whichever epoch.
+INSERT INTO due_messages (shard, due_second)
+SELECT DISTINCT :shard::integer, date_trunc('second', w.due_at + interval '999999 microseconds')
+FROM (
+    SELECT s.next_at AS due_at FROM trigger_state s
+    WHERE s.shard = :shard AND s.enabled AND s.next_at > :pass_now::timestamptz AND s.next_at <= :pass_now::timestamptz + make_interval(secs => :window_seconds)
+    UNION ALL
+    SELECT c.release_after FROM write_claims c JOIN runs r ON r.run_id = c.run_id
+    WHERE r.shard = :shard AND c.release_after > :pass_now::timestamptz AND c.release_after <= :pass_now::timestamptz + make_interval(secs => :window_seconds)
+) w
+ON CONFLICT ON CONSTRAINT due_messages_one_per_second DO NOTHING
+RETURNING due_second;
+
+-- name: forget_due_messages
+DELETE FROM due_messages WHERE shard = :shard AND due_second < :now::timestamptz - make_interval(secs => :kept_seconds);
+
+-- name: next_work
+-- The earliest moment at which this shard may have work; NULL when nothing is ahead.
+SELECT LEAST(
+    (SELECT min(s.next_at) FROM trigger_state s WHERE s.shard = :shard AND s.enabled AND s.next_at IS NOT NULL),
+    (SELECT min(CASE WHEN o.sent_at IS NULL THEN o.queued_at
+                     WHEN c.accepted_at IS NOT NULL THEN c.accepted_at + make_interval(secs => :start_seconds)
+                     WHEN c.worker_kind = 'lambda' THEN o.sent_at + make_interval(secs => :accept_lambda_seconds)
+                     ELSE o.sent_at + make_interval(secs => :accept_container_seconds) END)
+     FROM runs r JOIN claims c ON c.run_id = r.run_id AND c.ended_at IS NULL JOIN outbox o ON o.claim_id = c.claim_id
+     WHERE r.shard = :shard AND r.status = 'claimed'),
+    (SELECT min(w.release_after) FROM write_claims w JOIN runs r ON r.run_id = w.run_id WHERE r.shard = :shard AND w.release_after IS NOT NULL),
+    (SELECT :now::timestamptz FROM runs r WHERE r.shard = :shard AND r.status IN ('claimed', 'running') AND r.cancel_requested_at IS NOT NULL LIMIT 1)
+) AS next_at;
+
+-- ------------------------------------------------------------------ another number of shards
+
+-- name: lift_statement_limit
+SELECT set_config('statement_timeout', '0', true) AS lifted;
+
+-- name: lock_shards
+SELECT s.shard FROM generate_series(0, :highest::integer) AS s(shard),
+    LATERAL (SELECT pg_advisory_xact_lock(:lock_class::integer, s.shard)) AS lock;
+
+-- name: add_shards
+INSERT INTO scheduler_shards (shard, epoch, owner_token, hint_seq, tzdata_version)
+SELECT n, (SELECT max(epoch) FROM scheduler_shards), '', 0, (SELECT min(tzdata_version) FROM scheduler_shards)
+FROM generate_series(0, :count::integer - 1) AS n
+ON CONFLICT (shard) DO NOTHING;
+
+-- name: move_epochs
+-- Every leader of before is fenced, and every writer that has lowered a hint lowers again.
+UPDATE scheduler_shards SET epoch = epoch + 1, owner_token = '', hint_seq = hint_seq + 1;
+
+-- name: jobs_with_work
+SELECT location, target, job FROM jobs
+UNION SELECT location, target, job FROM triggers
+UNION SELECT location, target, job FROM runs WHERE status IN ('queued', 'claimed', 'running');
+
+-- name: move_jobs
+UPDATE jobs j SET shard = m.shard
+FROM jsonb_to_recordset(:rows::jsonb) AS m(location text, target text, job text, shard integer)
+WHERE j.location = m.location AND j.target = m.target AND j.job = m.job AND j.shard <> m.shard;
+
+-- name: move_triggers
+UPDATE trigger_state s SET shard = m.shard
+FROM triggers t JOIN jsonb_to_recordset(:rows::jsonb) AS m(location text, target text, job text, shard integer)
+    ON t.location = m.location AND t.target = m.target AND t.job = m.job
+WHERE s.trigger_id = t.trigger_id AND s.shard <> m.shard;
+
+-- name: move_runs
+UPDATE runs r SET shard = m.shard
+FROM jsonb_to_recordset(:rows::jsonb) AS m(location text, target text, job text, shard integer)
+WHERE r.location = m.location AND r.target = m.target AND r.job = m.job AND r.shard <> m.shard
+  AND r.status IN ('queued', 'claimed', 'running');
+
+-- name: remove_due_messages
+-- Look-ahead messages name the shard of before: the passes that follow look ahead again.
+DELETE FROM due_messages;
+
+-- name: remove_shards
+DELETE FROM scheduler_shards WHERE shard >= :count::integer;
