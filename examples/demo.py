@@ -30,7 +30,8 @@ SCHEDULE = "coffee/schedule"
 TERMINAL = {"succeeded", "failed", "cancelled", "launch_failed"}
 START_SECONDS, RUN_SECONDS, STOP_SECONDS = 180, 240, 60
 
-CONSOLE = Console(stderr=True)
+CONSOLE = Console(stderr=True, soft_wrap=True)
+TABLE_WIDTH = 110
 
 
 @dataclass
@@ -180,7 +181,7 @@ def show(runs: list[dict[str, Any]]) -> None:
             run["project"], run["runner"], run["state"], str(run["nodes"]), counted,
             f"{run['due_to_queued_ms']} ms", f"{run['due_to_started_ms']} ms",
         )  # fmt: skip
-    CONSOLE.print(table)
+    CONSOLE.print(table, width=TABLE_WIDTH)
 
 
 def show_refusal(stack: subprocess.Popen[bytes]) -> tuple[str, dict[str, Any]]:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ..kernel.errors import UsageError
-from .administration import administration
+from ..kernel.limits import SCHEDULER_SHARDS_MAX
+from .administration import administration, store_administration
 from .command import Session, command, noun
 from .options import StoreAddress
 from .output import Facts, Outcome, Table, cell
@@ -59,6 +60,18 @@ def check_store_here(session: Session, store: StoreAddress = None) -> Outcome:
     del session
     check_store(_address(store))
     return Outcome({"ok": True, "schema_checksum": schema_checksum()}, ["the store fits this release"])
+
+
+@command(_app, "reshard")
+def reshard_scheduler(
+    session: Session,
+    count: Annotated[int, typer.Argument(metavar="N", min=1, max=SCHEDULER_SHARDS_MAX, help="How many shards.")],
+    store: StoreAddress = None,
+) -> Outcome:
+    """Spread schedules and runs over N scheduler shards, while everything goes on."""
+    with store_administration(session, _address(store)) as admin:
+        shards = admin.reshard(count)
+    return _change({"shards": shards}, f"there are {len(shards)} scheduler shards")
 
 
 # --- locations and targets

@@ -53,6 +53,13 @@ def administration(session: Session, store: str | None) -> Iterator[Administrati
     if not store or session.options.server:
         yield ServerAdministration(session.api)
         return
+    with store_administration(session, store) as admin:
+        yield admin
+
+
+@contextmanager
+def store_administration(session: Session, store: str) -> Iterator[StoreAdministration]:
+    """On the database at ``store``, with the AWS of the environment, whose hints every change lowers."""
     from ..bootstrap import build_services
     from ..settings import read_settings
 
@@ -132,6 +139,9 @@ class StoreAdministration:
 
     def revoke_token(self, token_id: str) -> bool:
         return self._services.access.revoke(token_id)
+
+    def reshard(self, count: int) -> list[int]:
+        return self._services.scheduler.reshard(count)
 
 
 def _all(read: Callable[[int | None, str | None], Page[Any]]) -> list[Document]:

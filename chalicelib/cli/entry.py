@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..kernel.errors import EXIT_INTERRUPTED, TidemillError, UsageError
-from . import admin, doctor, jobs, output, problems, processes, project, runs, triggers
+from . import admin, doctor, jobs, output, problems, processes, project, runs, simulate, triggers
 from .command import noun
 
 
@@ -24,6 +24,7 @@ def application() -> typer.Typer:
         jobs.add_to,
         runs.add_to,
         triggers.add_to,
+        simulate.add_to,
         processes.add_to,
         admin.add_to,
         doctor.add_to,

@@ -36,7 +36,7 @@ def compile_here(
     python: Python = None,
 ) -> Outcome:
     """Compile the project in its own interpreter: check its jobs, resolve its selectors. Needs no server."""
-    compilation = _compiled(session, project, python)
+    compilation = compiled(session, project, python)
     if out is not None:
         from ..projects.bundle import write_bundle
 
@@ -94,7 +94,8 @@ def publish(
 # --- compiling
 
 
-def _compiled(session: Session, project: Path | None, python: Path | None) -> Compilation:
+def compiled(session: Session, project: Path | None, python: Path | None) -> Compilation:
+    """Compile a folder, by default the nearest with a ``tidemill.toml``; warnings go to stderr."""
     from ..projects.compile import compile_project
 
     folder = project or find_project_folder(session.folder) or session.folder
@@ -140,7 +141,7 @@ def _ready(
         from ..projects.bundle import read_bundle
 
         return read_bundle(bundle), *session.place(), None
-    compilation = _compiled(session, project, python)
+    compilation = compiled(session, project, python)
     location = session.options.location or compilation.location
     return compilation.bundle, location, compilation.target, compilation.connection_fingerprint
 

@@ -33,7 +33,7 @@ _BEAT_CONFIG = Config(
 def _answering(service: str) -> Iterator[None]:
     try:
         yield
-    except (botocore.exceptions.EndpointConnectionError, botocore.exceptions.HTTPClientError) as error:
+    except botocore.exceptions.BotoCoreError as error:  # no connection, no credentials, no region
         raise Unavailable(f"{service} does not answer; repeat in a few seconds ({type(error).__name__})") from error
     except botocore.exceptions.ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")

@@ -7,7 +7,7 @@ the answer depends on nothing but the expression, the zone, the instant and the 
 (neither on the machine's zone files nor on its ``TZ``).
 
 ``next_after``, ``previous_at`` and ``occurrences_between`` serve the scheduler; everyone else uses
-``validate`` and ``preview``. Start reading at ``occurrences.py``.
+``validate``, ``preview`` and ``occurrence_at``. Start reading at ``occurrences.py``.
 """
 
 from .expression import MACROS as MACROS
@@ -17,6 +17,7 @@ from .occurrences import occurrences_between as occurrences_between
 from .occurrences import previous_at as previous_at
 from .preview import Preview as Preview
 from .preview import PreviewedOccurrence as PreviewedOccurrence
+from .preview import occurrence_at as occurrence_at
 from .preview import preview as preview
 from .validation import ValidatedSchedule as ValidatedSchedule
 from .validation import validate as validate

@@ -56,8 +56,22 @@ def preview(cron: str, timezone: str, after: datetime, count: int) -> Preview:
     if after.tzinfo is None or not _FIRST_YEAR <= after.year <= _LAST_YEAR:
         raise InvalidRequest.of_field("after", f"use an instant with a zone between {_FIRST_YEAR} and {_LAST_YEAR}")
     schedule = validate(cron, timezone, after=after)
-    occurrences = tuple(_shown(due, timezone) for due in islice(_following(cron, timezone, after), count))
+    occurrences = tuple(occurrence_at(timezone, due) for due in islice(_following(cron, timezone, after), count))
     return Preview(cron, schedule.expanded, timezone, occurrences, schedule.warnings, day_rule(schedule.expanded))
+
+
+def occurrence_at(timezone: str, due: datetime) -> PreviewedOccurrence:
+    """An occurrence as people read it, in the schedule's zone."""
+    local = due.astimezone(zone(timezone))
+    region = REGION_OF_ABBREVIATION.get(timezone)
+    return PreviewedOccurrence(
+        scheduled_for=due,
+        local_time=local.isoformat(timespec="seconds"),
+        abbreviation=local.tzname() or "",
+        timezone=timezone,
+        zone_change=has_change(local.date(), zone(timezone)),
+        region_time=_in_region(due, region) if region else None,
+    )
 
 
 def day_rule(expanded: str) -> str | None:
@@ -81,19 +95,6 @@ def _following(cron: str, timezone: str, after: datetime) -> Iterator[datetime]:
     while found is not None:
         yield found
         found = next_after(cron, timezone, found)
-
-
-def _shown(due: datetime, timezone: str) -> PreviewedOccurrence:
-    local = due.astimezone(zone(timezone))
-    region = REGION_OF_ABBREVIATION.get(timezone)
-    return PreviewedOccurrence(
-        scheduled_for=due,
-        local_time=local.isoformat(timespec="seconds"),
-        abbreviation=local.tzname() or "",
-        timezone=timezone,
-        zone_change=has_change(local.date(), zone(timezone)),
-        region_time=_in_region(due, region) if region else None,
-    )
 
 
 def _in_region(due: datetime, region: str) -> str:

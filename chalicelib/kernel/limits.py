@@ -25,6 +25,11 @@ PAGE_DEFAULT = 50
 PAGE_MAX = 200
 PREVIEW_OCCURRENCES_MAX = 500
 
+# A playback of schedules: days, and ticks.
+PLAYED_DAYS_DEFAULT = 7
+PLAYED_DAYS_MAX = 3_660
+PLAYED_TICKS_MAX = 50_000
+
 # One pass of the scheduler: items per transaction, and seconds.
 TRIGGERS_PER_BATCH = 200
 CLAIMS_PER_BATCH = 50

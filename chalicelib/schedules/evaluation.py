@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..cron.zones import zone
 from ..database import Transaction, load_queries
 from ..database.connection import json_rows
 from ..kernel.canonical import canonical_json
@@ -17,10 +16,10 @@ from ..kernel.errors import TidemillError
 from ..kernel.ids import IdSource
 from ..kernel.limits import TRIGGERS_PER_BATCH
 from ..projects.bundle import JobDefinition
-from ..projects.inputs import resolve_inputs
 from ..runs.queueing import NewRun, queue_runs
+from .inputs import occurrence_inputs
 from .model import Cursor, Due, ScheduleSpec
-from .plan import next_due_at, plan, previous_due_at
+from .plan import next_due_at, plan
 
 QUERIES = load_queries(__package__)
 LOG = logging.getLogger("tidemill.schedules")
@@ -127,10 +126,7 @@ def _plan_one(row: Mapping[str, Any], now: datetime, planned: list[_Planned], mo
 def _inputs(row: Mapping[str, Any], spec: ScheduleSpec, due: Due) -> dict[str, Any]:
     if row["definition"] is None:  # the job declares no inputs: the common case costs no parsing
         return {}
-    definition = JobDefinition.model_validate(row["definition"])
-    before = previous_due_at(spec, due.scheduled_for)
-    local = zone(spec.timezone)  # a date made from an occurrence is the schedule's own date
-    return resolve_inputs(definition, {}, due.scheduled_for.astimezone(local), before and before.astimezone(local))
+    return occurrence_inputs(JobDefinition.model_validate(row["definition"]), spec, due.scheduled_for)
 
 
 def _tick(tx: Transaction, ids: IdSource, planned: Sequence[_Planned]) -> int:

@@ -96,6 +96,7 @@ class ScheduleService:
         return self._lowering.lowered(
             lambda tx: [row["shard"] for row in tx.rows(QUERIES["shard_of_trigger"], trigger_id=trigger_id)],
             lambda tx: _switch(tx, (location, target, name), enabled, request_id),
+            wakes=lambda view: view.enabled,
         )
 
     def ticks(self, location: str, target: str, name: str, limit: int | None, cursor: str | None) -> Page[TickView]:

@@ -13,7 +13,7 @@ from chalice.test import Client
 
 from chalicelib.access import TokenScope
 from chalicelib.access.model import Grant
-from chalicelib.bootstrap import Services
+from chalicelib.bootstrap import Services, Stores, build_domains
 from chalicelib.cloud.aws import Aws
 from chalicelib.entrypoints.api import build_app
 from chalicelib.leases.boots import key_of
@@ -117,8 +117,12 @@ class Site:
 
     def without_queues(self) -> Site:
         """The same store with queues that are not there."""
-        settings = self.services.settings.model_copy(update={"stage": "nowhere"})
-        return Site(replace(self.services, settings=settings, aws=Aws(settings)))
+        services = self.services
+        nowhere = Aws(services.settings.model_copy(update={"stage": "nowhere"}))
+        aws = services.aws
+        stores = Stores(services.database, aws.leases, aws.hints, nowhere.queues, aws.objects)
+        domains = build_domains(services.settings, stores, services.clock, services.ids)
+        return Site(replace(services, aws=nowhere, runs=domains.runs, catalog=domains.catalog))
 
     def woken(self) -> list[Any]:
         """The wake-ups that were sent, each taken once."""

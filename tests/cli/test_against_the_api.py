@@ -175,6 +175,40 @@ def test_triggers_are_listed_switched_and_previewed(published: Cli) -> None:
     assert here["occurrences"][0]["scheduled_for"] == "2028-02-29T03:00:00.000000Z"
 
 
+def test_what_is_published_is_simulated_and_agrees_with_the_preview(published: Cli) -> None:
+    period = ["--from", "2027-01-01T00:00:00Z", "--to", "2033-01-01T00:00:00Z"]
+    found = published.json("simulate", *HERE, *period).document
+    previewed = published.json("triggers", "preview", TRIGGER, *HERE, "--after", period[1], "--count", "2").document
+    assert (found["source"], found["location"], found["target"], found["ticks"]) == ("published", LOCATION, TARGET, 2)
+    names = ("scheduled_for", "local_time", "abbreviation", "zone_change")
+    assert [[one[name] for name in names] for one in found["items"]] == [
+        [one[name] for name in names] for one in previewed["occurrences"]
+    ]
+    assert [(one["trigger"], one["job"], one["outcome"]) for one in found["items"]] == [(TRIGGER, JOB, "requested")] * 2
+    published.json("triggers", "disable", TRIGGER, *HERE)
+    without = published.json("simulate", *HERE, *period)
+    assert (without.code, without.document["ticks"]) == (0, 0)
+    assert without.document["left_out"] == [{"trigger": TRIGGER, "reason": "is disabled and makes no ticks"}]
+
+
+def test_of_a_job_with_two_schedules_one_asks_and_the_other_is_covered(published: Cli) -> None:
+    job = index().jobs[JOB].model_dump(mode="json")
+    day = {"type": "date", "default_from": "scheduled_for", "maps_to": "var:day"}
+    spec = {"cron": "0 3 * * *", "timezone": "UTC"}
+    twice = [{"name": f"{JOB}/{name}", "kind": "schedule", "spec": spec} for name in ("early", "late")]
+    changed = index(jobs={JOB: {**job, "inputs": {"day": day}, "triggers": twice}})
+    write_bundle(Bundle(changed, {}), published.folder / "twice")
+    assert published.json("publish", "twice", *HERE).code == 0
+    period = ["--from", "2027-01-01T00:00:00Z", "--to", "2027-01-02T00:00:00Z"]
+    by_server = published.json("simulate", *HERE, *period).document
+    assert [(one["trigger"], one["covered_by"]) for one in by_server["items"]] == [
+        (f"{JOB}/early", None),
+        (f"{JOB}/late", f"{JOB}/early"),
+    ]
+    by_bundle = published.json("simulate", "twice", *HERE, *period).document
+    assert {**by_bundle, "source": "published"} == by_server
+
+
 def test_a_location_is_disabled_and_listed_by_api_and_by_store(published: Cli, store: StoreAddress) -> None:
     assert published.json("admin", "location", "disable", LOCATION).document["disabled"] is True
     by_api = published.json("admin", "location", "list").document
@@ -183,7 +217,10 @@ def test_a_location_is_disabled_and_listed_by_api_and_by_store(published: Cli, s
     assert by_store["items"][0]["disabled"] is True
 
 
-def test_the_store_alone_is_enough_to_administer(cli: Cli, services: Services, store: StoreAddress) -> None:
+def test_the_store_and_its_aws_are_enough_to_administer(
+    cli: Cli, services: Services, store: StoreAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMILL_STAGE", services.settings.stage)
     on_store = ["--store", store.application_url]
     assert cli.json("admin", "store", "check", *on_store).document["ok"] is True
     assert cli.json("admin", "store", "init", "--store", store.superuser_url).document["created"] is False
@@ -200,6 +237,9 @@ def test_the_store_alone_is_enough_to_administer(cli: Cli, services: Services, s
     assert issued["token_id"] in listed.out
     assert issued["secret"] not in listed.out
     assert cli.json("admin", "token", "revoke", issued["token_id"], *on_store).document["revoked"] is True
+    assert cli.json("admin", "reshard", "3", *on_store).document == {"shards": [0, 1, 2]}
+    assert services.scheduler.shards() == [0, 1, 2]
+    assert cli.json("admin", "reshard", "0", *on_store).code == 2
 
 
 def test_a_secret_goes_to_a_file_when_asked(published: Cli) -> None:

@@ -29,6 +29,7 @@ from tests.model.leadership_state import (
     GONE,
     IDLE,
     LEFT_TO_MINUTE_TICK,
+    MAY_WRITE,
     MESSAGE,
     MINUTE,
     NO_NUMBER,
@@ -143,7 +144,7 @@ class Leadership:
         if state.row.owner == me:
             yield Step("find own bump", _bumped(state, me, state.row.epoch))
         elif not self._is_locked(state):
-            seen = state.actors[me].epoch_seen if self.rules.epoch_seenwaits_for_pass else 0
+            seen = state.actors[me].epoch_seen if self.rules.epoch_seen_counts else 0
             epoch = max(state.row.epoch, seen) + 1 if self.rules.epoch_is_bumped else state.row.epoch
             after = state._replace(row=Row(epoch, me), row_before=state.row)
             yield Step("bump", _bumped(after, me, epoch))

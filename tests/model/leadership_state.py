@@ -105,7 +105,8 @@ def _relevant(state: State, me: int) -> Actor:
     """The actor without numbers that it will not use."""
     at, kind, paused, observed, wanted, seen, epoch = state.actors[me]
     rows = (state.row.epoch, state.row_before.epoch)
-    if at in MAY_WRITE and epoch not in rows and epoch <= max(state.row.epoch, state.epoch_seen):
+    # A row goes back by one bump at most, so what lies below that never comes again.
+    if at in MAY_WRITE and epoch < min(rows):
         epoch = REPLACED
     # Only the owner compares what it read of ``wanted``, and a pass that starts reads it anew.
     reads_wanted = state.owner == me and at != START_PASS
