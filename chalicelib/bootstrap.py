@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from .cloud.aws import Aws
@@ -59,22 +59,14 @@ class Domains:
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """Everything that the entry points call."""
+class Services(Domains):
+    """Everything that the entry points call: the services of an installation on AWS, and what they stand on."""
 
     settings: Settings
     clock: Clock
     ids: IdSource
     database: Database
     aws: Aws
-    access: AccessService
-    locations: LocationService
-    catalog: CatalogService
-    schedules: ScheduleService
-    runs: RunService
-    dispatch: DispatchService
-    scheduler: SchedulerService
-    hints: Hints
 
     def close(self) -> None:
         """Close the database's connections."""
@@ -96,21 +88,8 @@ def build_services(settings: Settings, *, clock: Clock | None = None, random: Ra
     aws = Aws(settings)
     stores = Stores(database, aws.leases, aws.hints, aws.queues, aws.objects)
     domains = build_domains(settings, stores, clock, ids, random)
-    return Services(
-        settings=settings,
-        clock=clock,
-        ids=ids,
-        database=database,
-        aws=aws,
-        access=domains.access,
-        locations=domains.locations,
-        catalog=domains.catalog,
-        schedules=domains.schedules,
-        runs=domains.runs,
-        dispatch=domains.dispatch,
-        scheduler=domains.scheduler,
-        hints=domains.hints,
-    )
+    wired = {field.name: getattr(domains, field.name) for field in fields(domains)}
+    return Services(settings=settings, clock=clock, ids=ids, database=database, aws=aws, **wired)
 
 
 def build_domains(

@@ -1,7 +1,7 @@
 """The fence: what makes a stale scheduler harmless, checked inside its own transaction (scheduler.md 5.5, S5, S6).
 
-Both halves are needed: the shared advisory lock queues fairly against the bump, and the ``FOR SHARE`` with its checked
-row count makes the check hold until the commit.
+The ``FOR SHARE`` with its checked row count makes the check hold until the commit; the shared advisory lock before it
+queues fairly against the bump, so that a taker is not starved by many writers.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ class Fenced(RuntimeError):  # noqa: N818 - a state, not an error
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The epoch under which a scheduler may write a shard."""
+    """The epoch under which a scheduler may write a shard, and the token of the acquisition that made it."""
 
     shard: int
     epoch: int
+    token: str
 
     def check(self, tx: Transaction) -> None:
         """First in every scheduler transaction. Raises ``Fenced`` when the epoch was replaced."""
         tx.row(QUERIES["lock_shard_shared"], lock_class=FENCE_CLASS, shard=self.shard)
-        if len(tx.rows(QUERIES["check_epoch"], shard=self.shard, epoch=self.epoch)) != 1:
+        if len(tx.rows(QUERIES["check_epoch"], shard=self.shard, epoch=self.epoch, token=self.token)) != 1:
             raise Fenced(f"shard {self.shard} has another epoch than {self.epoch}")
 
 
@@ -40,4 +41,4 @@ def bump(tx: Transaction, shard: int, token: str, epoch_seen: int) -> Fence:
     row = tx.row(QUERIES["bump_epoch"], shard=shard, token=token, epoch_seen=epoch_seen)
     if row is None:
         raise Fenced(f"there is no shard {shard}")
-    return Fence(shard, row["epoch"])
+    return Fence(shard, row["epoch"], token)

@@ -14,7 +14,8 @@ WHERE shard = :shard RETURNING epoch;
 SELECT 1 AS locked FROM (SELECT pg_advisory_xact_lock_shared(:lock_class::integer, :shard::integer)) AS lock;
 
 -- name: check_epoch
-SELECT shard FROM scheduler_shards WHERE shard = :shard AND epoch = :epoch FOR SHARE;
+-- The owner too: after a failover that lost a bump, a late bump could otherwise make the same epoch again.
+SELECT shard FROM scheduler_shards WHERE shard = :shard AND epoch = :epoch AND owner_token = :token FOR SHARE;
 
 -- name: all_shards
 SELECT shard FROM scheduler_shards ORDER BY shard;

@@ -131,6 +131,7 @@ class SchedulerService:
                 leader.renew()
         except Fenced as fenced:
             LOG.warning("fenced: %s", fenced)
+            leader.release(None)  # if the lease is still ours, nobody has to wait until it runs out
         except OutOfTime:
             leader.release(None)
             self.send(leader.shard, "wake")

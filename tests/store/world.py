@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,7 +19,6 @@ from chalicelib.kernel.canonical import canonical_json
 from chalicelib.kernel.clock import SystemClock
 from chalicelib.kernel.ids import IdSource
 from chalicelib.leases.boots import key_of
-from chalicelib.leases.fence import FENCE_CLASS, HINT_CLASS
 from chalicelib.leases.lowering import all_shards
 from chalicelib.projects.bundle import JobDefinition
 from chalicelib.runs.model import AcceptRequest, Outcome, Report, RunRequest, StartRequest
@@ -34,15 +34,13 @@ SNAPSHOT = "a" * 64
 BEHIND_THE_DOOR = ("runs", "claims", "write_claims", "slots", "pools", "locations", "targets", "jobs", "trigger_state")
 
 
+DOOR = Path(__file__).with_name("door.sql")
+
+
 def watch_the_door(owner_url: str) -> None:
     """Make every write of the product to those tables fail that holds neither the fence's nor the hint's lock."""
     with psycopg.connect(owner_url) as connection:
-        connection.execute(
-            "CREATE FUNCTION watch_the_door() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "IF current_setting('application_name') = 'tidemill' AND NOT EXISTS (SELECT 1 FROM pg_locks WHERE pid = pg_backend_pid() "
-            f"AND locktype = 'advisory' AND classid IN ({FENCE_CLASS}, {HINT_CLASS})) THEN "  # noqa: S608  # numbers of ours
-            "RAISE EXCEPTION 'write to % past the door', TG_TABLE_NAME; END IF; RETURN NULL; END $$"
-        )
+        connection.execute(DOOR.read_bytes())
         for table in BEHIND_THE_DOOR:
             connection.execute(
                 f"CREATE TRIGGER watched AFTER INSERT OR UPDATE OR DELETE ON {table} FOR EACH STATEMENT EXECUTE FUNCTION watch_the_door()".encode()

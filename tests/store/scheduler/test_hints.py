@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from chalicelib.cron import tzdata_version
+from chalicelib.database import load_queries
 from chalicelib.entrypoints.events.tick import handle_tick
 from chalicelib.kernel.errors import Unavailable
+from chalicelib.leases.fence import FENCE_CLASS, HINT_CLASS
 from chalicelib.leases.hints import Hint, Hints, shards_to_visit
 from chalicelib.runs.model import CancelRequest
 from chalicelib.scheduler.hinting import raise_hint
@@ -102,6 +104,13 @@ def test_whatever_makes_something_due_lowers_the_hint_before_its_commit(world: W
     writes[what]()
     assert hint(world).next_due == 0
     assert hint(world).generation > before
+
+
+def test_a_write_past_the_door_is_noticed(world: World) -> None:
+    """The control of the watch under which all these tests run."""
+    assert (FENCE_CLASS, HINT_CLASS) == (7422, 7423)
+    with pytest.raises(Exception, match="past the door"):
+        world.database.write(lambda tx: tx.execute(load_queries("chalicelib.runs")["free_slots"], run_ids=[]))
 
 
 def test_a_writer_that_cannot_lower_the_hint_writes_nothing(world: World) -> None:

@@ -115,14 +115,17 @@ def test_a_repeated_bump_after_a_lost_commit_reply_bumps_once(world: World) -> N
 
     first = world.database.write(lambda tx: bump(tx, 0, "own_one", 0))
     assert world.database.write(lambda tx: bump(tx, 0, "own_one", 0)) == first
-    assert world.database.write(lambda tx: bump(tx, 0, "own_two", 0)) == Fence(0, first.epoch + 1)
+    assert world.database.write(lambda tx: bump(tx, 0, "own_two", 0)) == Fence(0, first.epoch + 1, "own_two")
 
 
 def test_the_check_counts_its_row(world: World) -> None:
     with pytest.raises(Fenced):
-        world.database.write(Fence(0, 99).check)
+        world.database.write(Fence(0, 99, "").check)
     with pytest.raises(Fenced):
-        world.database.write(Fence(7, 0).check)
+        world.database.write(Fence(7, 0, "").check)
+    leader = world.leader()
+    with pytest.raises(Fenced):
+        world.database.write(Fence(0, leader.epoch, "own_of_another").check)
 
 
 class Forgetful(MemoryTable):
