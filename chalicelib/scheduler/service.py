@@ -14,7 +14,13 @@ from ..database import Database, load_queries
 from ..dispatch.service import DispatchService
 from ..kernel.canonical import canonical_json
 from ..kernel.clock import Clock, instant_text
-from ..kernel.limits import EARLY_WAIT_SECONDS, QUEUE_DELAY_MAX_SECONDS, VISIT_MARGIN_SECONDS, VISIT_SECONDS
+from ..kernel.limits import (
+    CLOCK_SKEW_SECONDS,
+    EARLY_WAIT_SECONDS,
+    QUEUE_DELAY_MAX_SECONDS,
+    VISIT_MARGIN_SECONDS,
+    VISIT_SECONDS,
+)
 from ..leases.fence import Fenced
 from ..leases.hints import Hint, Hints, shards_to_visit
 from ..leases.lowering import all_shards
@@ -127,6 +133,7 @@ class SchedulerService:
         try:
             # Disarms a paused raiser of an older epoch, before the first write under this one.
             self._hints.lower(leader.shard)
+            self._check_clock(leader)
             while not self._one_pass(leader, result, until):
                 leader.renew()
         except Fenced as fenced:
@@ -138,6 +145,12 @@ class SchedulerService:
         except BaseException:
             leader.release(None)
             raise
+
+    def _check_clock(self, leader: Leader) -> None:
+        """Nothing here is decided by this machine's clock but whether to look; one that is far off is worth a word."""
+        skew = (self._clock.now() - leader.write(lambda tx: tx.now)).total_seconds()
+        if abs(skew) > CLOCK_SKEW_SECONDS:
+            LOG.warning("clock_skew: the clock here differs by %.1f s from the database's", skew)
 
     def _one_pass(self, leader: Leader, result: PassResult, until: float) -> bool:
         """One pass, its messages ahead, the hint, the release; ``False`` when a wake-up came meanwhile."""
