@@ -62,10 +62,32 @@ def actions(function: str, service: str) -> set[str]:
     return {action for statement in statements for action in statement["Action"] if action.startswith(f"{service}:")}
 
 
-def test_a_dead_letter_reader_only_reads_its_queue() -> None:
+def table_actions(function: str, table: str) -> set[str]:
+    statements = policy("prod", function)["Statement"]
+    return {
+        action
+        for statement in statements
+        if f"arn:*:dynamodb:*:*:table/tidemill-prod-{table}" in statement["Resource"]
+        for action in statement["Action"]
+    }
+
+
+def test_a_dead_letter_reader_only_reads_its_queue_and_wakes_the_scheduler() -> None:
     for function in ("dead_letter_container", "dead_letter_lambda"):
-        assert actions(function, "sqs") == {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}
-        assert not actions(function, "dynamodb") | actions(function, "s3")
+        wake = {"sqs:GetQueueUrl", "sqs:SendMessage"}
+        assert actions(function, "sqs") == {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"} | wake
+        assert actions(function, "dynamodb") == table_actions(function, "hints") == {"dynamodb:UpdateItem"}
+        assert not actions(function, "s3")
+
+
+def test_every_writer_may_lower_hints_and_only_the_minute_tick_reads_them_all() -> None:
+    assert all("dynamodb:UpdateItem" in table_actions(function, "hints") for function in FUNCTIONS)
+    assert {function for function in FUNCTIONS if "dynamodb:Query" in table_actions(function, "hints")} == {"tick"}
+
+
+def test_whoever_leads_a_shard_may_move_its_lease() -> None:
+    leaders = {f for f in FUNCTIONS if table_actions(f, "leases") >= {"dynamodb:GetItem", "dynamodb:UpdateItem"}}
+    assert leaders == {"api_handler", "due_tick", "tick"}  # the API signals cancels there
 
 
 def test_only_the_api_reaches_objects() -> None:
