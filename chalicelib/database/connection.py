@@ -14,8 +14,14 @@ from psycopg.types.json import set_json_dumps
 from psycopg_pool import ConnectionPool
 
 from ..kernel.canonical import canonical_json
-from ..kernel.limits import IDLE_TRANSACTION_TIMEOUT_MS, STATEMENT_TIMEOUT_MS, WRITE_ATTEMPTS
-from .constraints import REPEATABLE, translated
+from ..kernel.limits import (
+    CONNECTION_WAIT_SECONDS,
+    IDLE_TRANSACTION_TIMEOUT_MS,
+    RECONNECT_SECONDS,
+    STATEMENT_TIMEOUT_MS,
+    WRITE_ATTEMPTS,
+)
+from .constraints import may_repeat, translated
 from .queries import Query
 
 Result = TypeVar("Result")
@@ -89,7 +95,9 @@ class Database:
             url,
             min_size=0,
             max_size=connections,
-            timeout=10,
+            timeout=CONNECTION_WAIT_SECONDS,
+            # after an outage the next borrower tries anew, instead of waiting for a back-off that has grown
+            reconnect_timeout=RECONNECT_SECONDS,
             kwargs={"row_factory": dict_row, "options": _SESSION, "application_name": "tidemill", "connect_timeout": 5},
             check=ConnectionPool.check_connection,
             open=False,
@@ -130,7 +138,7 @@ class Database:
 
 
 _REPEATING = tenacity.Retrying(
-    retry=tenacity.retry_if_exception_type(REPEATABLE),
+    retry=tenacity.retry_if_exception(may_repeat),
     stop=tenacity.stop_after_attempt(WRITE_ATTEMPTS),
     wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
     reraise=True,

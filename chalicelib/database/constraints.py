@@ -23,14 +23,15 @@ _REFUSED_BY: dict[str, tuple[type[TidemillError], str, str]] = {
     "jobs_target_fkey": (NotFound, "target", "no such target; set it with `tidemill admin target set`"),
 }
 
-#: What is cured by repeating the whole operation, which finds its own work by its unique key.
-REPEATABLE = (
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.SerializationFailure,
-    psycopg.errors.LockNotAvailable,
-    psycopg.OperationalError,
-    psycopg_pool.PoolTimeout,
-)
+
+def may_repeat(error: BaseException) -> bool:
+    """Whether repeating the whole operation may cure it: a deadlock, a lost connection, a lost COMMIT reply.
+
+    Not a statement that ran into its time limit, which would only do so again, and not a pool that gave no connection
+    in its own time.
+    """
+    final = (psycopg.errors.QueryCanceled, psycopg_pool.PoolTimeout)
+    return isinstance(error, psycopg.OperationalError) and not isinstance(error, final)
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def translated() -> Iterator[None]:
         raise _domain_error(error) from error
     except psycopg.DataError as error:
         raise InvalidRequest(f"a value cannot be stored: {error.diag.message_primary or error}") from error
-    except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+    except psycopg.OperationalError as error:  # a pool's time-out is one, too
         raise Unavailable(f"the database does not answer; repeat in a few seconds ({_first_line(error)})") from error
 
 

@@ -56,38 +56,28 @@ ORDER BY 1;
 -- ------------------------------------------------------------------ claiming
 
 -- name: candidates
--- Per job the oldest runs that its concurrency leaves room for; beyond that a run is no candidate.
-WITH waiting AS (
-    SELECT DISTINCT location, target, job FROM runs WHERE status = 'queued' AND shard = :shard
-), ranked AS (
-    SELECT q.run_id, q.created_at
-    FROM waiting w
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS active FROM runs a
-        WHERE a.location = w.location AND a.target = w.target AND a.job = w.job AND a.status IN ('claimed', 'running')
-    ) a
-    CROSS JOIN LATERAL (
-        SELECT r.run_id, r.created_at, row_number() OVER (ORDER BY r.created_at, r.run_id) AS place,
-               (sj.definition ->> 'concurrency')::integer AS concurrency
-        FROM (
-            SELECT run_id, created_at, snapshot_id, job FROM runs o
-            WHERE o.location = w.location AND o.target = w.target AND o.job = w.job AND o.status = 'queued'
-            ORDER BY o.created_at, o.run_id LIMIT :batch
-        ) r JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
-    ) q
-    WHERE q.place <= q.concurrency - a.active AND (q.created_at, q.run_id) > (:after_at::timestamptz, :after_run::text)
-    ORDER BY q.created_at, q.run_id LIMIT :batch
-)
+-- Per job the oldest runs that its concurrency leaves room for; beyond that a run is no candidate. The shard's index is
+-- walked from the keyset on, so that a pass looks at each waiting run once, in however many batches.
 SELECT r.run_id, r.created_at, r.location, r.target, r.job, l.disabled AS location_disabled, t.warehouse, t.single_writer,
-       (sj.definition ->> 'concurrency')::integer AS concurrency, sj.definition ->> 'worker' AS worker_kind,
-       sj.definition -> 'pools' AS pools, sj.definition -> 'relations' AS relations
-FROM ranked c
-JOIN runs r ON r.run_id = c.run_id
+       room.concurrency, sj.definition ->> 'worker' AS worker_kind, sj.definition -> 'pools' AS pools,
+       sj.definition -> 'relations' AS relations
+FROM runs r
 JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
 JOIN targets t ON t.location = r.location AND t.target = r.target
 JOIN locations l ON l.location = r.location
-WHERE r.status = 'queued'
-ORDER BY r.created_at, r.run_id
+CROSS JOIN LATERAL (
+    SELECT (sj.definition ->> 'concurrency')::integer AS concurrency, count(*) AS active FROM runs a
+    WHERE a.location = r.location AND a.target = r.target AND a.job = r.job AND a.status IN ('claimed', 'running')
+) room
+LEFT JOIN LATERAL (
+    SELECT o.created_at, o.run_id FROM runs o
+    WHERE o.location = r.location AND o.target = r.target AND o.job = r.job AND o.status = 'queued'
+    ORDER BY o.created_at, o.run_id OFFSET GREATEST(room.concurrency - room.active, 1) - 1 LIMIT 1
+) youngest ON true
+WHERE r.status = 'queued' AND r.shard = :shard AND (r.created_at, r.run_id) > (:after_at::timestamptz, :after_run::text)
+  AND room.active < room.concurrency
+  AND (youngest.run_id IS NULL OR (r.created_at, r.run_id) <= (youngest.created_at, youngest.run_id))
+ORDER BY r.created_at, r.run_id LIMIT :batch
 -- A target whose warehouse is being changed is left alone until that is done; the next pass sees the new one.
 FOR UPDATE OF r SKIP LOCKED FOR KEY SHARE OF t SKIP LOCKED;
 
