@@ -42,14 +42,18 @@ class Dev:
         self._mark = f"{folder.name}-{os.getpid()}-{time.monotonic_ns()}"
         self._said = folder.parent / f"dev-{time.monotonic_ns()}.log"
 
-    def start(self, seconds: float = 90) -> None:
-        """Start and wait until it can be used."""
+    def launch(self) -> None:
+        """Start, and do not wait."""
         with self._said.open("wb") as said:
             environment = {**os.environ, _MARK: self._mark}
             command = [*TIDEMILL, "dev", *self._arguments]
             self.process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
             )
+
+    def start(self, seconds: float = 90) -> None:
+        """Start and wait until it can be used."""
+        self.launch()
         wait_for(self._ready, seconds, f"dev to start; it said:\n{self.said}")
 
     def _ready(self) -> bool:
@@ -65,9 +69,9 @@ class Dev:
         """Everything on stdout and stderr so far."""
         return self._said.read_text() if self._said.exists() else ""
 
-    def stop(self) -> int:
-        """Ctrl-C; the exit code."""
-        self.process.send_signal(signal.SIGINT)
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Ctrl-C, or another signal; the exit code."""
+        self.process.send_signal(number)
         return self.process.wait(120)
 
     def kill(self) -> None:

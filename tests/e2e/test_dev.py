@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -30,8 +31,6 @@ def publish_with_a_megabyte(dev: Dev, folder: Path) -> tuple[str, bytes]:
     record = DocumentRecord(key="large", sha256=sha256_bytes(content), size=len(content))
     index = compilation.bundle.index.model_copy(update={"documents": (*compilation.bundle.index.documents, record)})
     bundle = Bundle(index=index, documents={**compilation.bundle.documents, record.sha256: content})
-    import json
-
     described = json.loads((folder / ".tidemill" / "dev.json").read_text())
     token = (folder / ".tidemill" / "operator-token").read_text().strip()
     with ApiClient(described["server"], token, clock=SystemClock()) as api:
@@ -71,8 +70,6 @@ def test_killed_in_mid_flight_and_started_again_everything_settles(tmp_path: Pat
 
 
 def document(dev: Dev, folder: Path, snapshot: str) -> bytes:
-    import json
-
     described = json.loads((folder / ".tidemill" / "dev.json").read_text())
     token = (folder / ".tidemill" / "operator-token").read_text().strip()
     with ApiClient(described["server"], token, clock=SystemClock()) as api:
@@ -163,7 +160,8 @@ def _answers(dev: Dev, run_id: str) -> bool:
     return done.returncode == 0
 
 
-def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_leaves_no_process_behind(tmp_path: Path, number: signal.Signals) -> None:
     folder = command_project(tmp_path / "plain")
     with running(folder) as dev:
         dev.published()
@@ -171,6 +169,15 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
         dev.wait_state(run_id, "succeeded")
         before = {process.name() for process in dev.processes()}
         assert {"postgres", "tidemill"} <= before
-        assert dev.stop() == 0
+        assert dev.stop(number) == 0
         assert dev.processes() == []
     assert not (folder / ".tidemill" / "dev.json").exists()
+
+
+def test_an_interrupt_while_it_starts_ends_it_too(tmp_path: Path) -> None:
+    folder = command_project(tmp_path / "plain")
+    dev = Dev(folder)
+    dev.launch()
+    wait_for(lambda: "starting Postgres" in dev.said, 60, "Postgres to be started")
+    assert dev.stop() == 0
+    assert dev.processes() == []
