@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup demo dev test check format package clean requirements
+.PHONY: help setup demo dev test check format package clean requirements bench
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,6 +32,9 @@ dev: setup ## Run the local stack on the dbt example until Ctrl-C
 test: setup ## Run the tests
 	@$(BIN)/pytest -n 2 --dist worksteal
 
+bench: $(READY) ## Run a benchmark: NAME=ticks, scale, idle or latency; JSON=1 prints one object
+	@$(BIN)/python -m bench $(NAME) $(if $(JSON),--json)
+
 check: $(READY) ## Formatting, lint, types, direction of imports
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -51,4 +54,4 @@ requirements: $(READY) ## Pin the requirements again, newest versions
 	    requirements/$${pair%%:*} -o requirements/$${pair##*:} || exit 1; done
 
 clean: ## Remove what was made here
-	@rm -rf .venv build dist .demo examples/*/.venv examples/*/.tidemill *.egg-info
+	@rm -rf .venv .bench build dist .demo examples/*/.venv examples/*/.tidemill *.egg-info

@@ -57,29 +57,34 @@ ORDER BY 1;
 
 -- name: candidates
 -- Per job the oldest runs that its concurrency leaves room for; beyond that a run is no candidate. The shard's index is
--- walked from the keyset on, so that a pass looks at each waiting run once, in however many batches.
-SELECT r.run_id, r.created_at, r.location, r.target, r.job, l.disabled AS location_disabled, t.warehouse, t.single_writer,
-       room.concurrency, sj.definition ->> 'worker' AS worker_kind, sj.definition -> 'pools' AS pools,
-       sj.definition -> 'relations' AS relations
+-- walked from the keyset on, so that a pass looks at each waiting run once, in however many batches. Each LATERAL with a
+-- LIMIT is a look-up of one row: as joins, their columns being correlated, they make the planner sort all that wait.
+SELECT r.run_id, r.created_at, r.location, r.target, r.job, t.location_disabled, t.warehouse, t.single_writer,
+       a.concurrency, d.definition ->> 'worker' AS worker_kind, d.definition -> 'pools' AS pools, d.definition -> 'relations' AS relations
 FROM runs r
-JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
-JOIN targets t ON t.location = r.location AND t.target = r.target
-JOIN locations l ON l.location = r.location
 CROSS JOIN LATERAL (
-    SELECT (sj.definition ->> 'concurrency')::integer AS concurrency, count(*) AS active FROM runs a
-    WHERE a.location = r.location AND a.target = r.target AND a.job = r.job AND a.status IN ('claimed', 'running')
-) room
+    SELECT sj.definition FROM snapshot_jobs sj WHERE sj.snapshot_id = r.snapshot_id AND sj.job = r.job LIMIT 1
+) d
+CROSS JOIN LATERAL (
+    SELECT (d.definition ->> 'concurrency')::integer AS concurrency, count(*) AS active FROM runs b
+    WHERE b.location = r.location AND b.target = r.target AND b.job = r.job AND b.status IN ('claimed', 'running')
+) a
 LEFT JOIN LATERAL (
     SELECT o.created_at, o.run_id FROM runs o
     WHERE o.location = r.location AND o.target = r.target AND o.job = r.job AND o.status = 'queued'
-    ORDER BY o.created_at, o.run_id OFFSET GREATEST(room.concurrency - room.active, 1) - 1 LIMIT 1
+    ORDER BY o.created_at, o.run_id OFFSET GREATEST(a.concurrency - a.active, 1) - 1 LIMIT 1
 ) youngest ON true
+CROSS JOIN LATERAL (
+    -- A target whose warehouse is being changed is left alone until that is done; the next pass sees the new one.
+    SELECT g.warehouse, g.single_writer, l.disabled AS location_disabled FROM targets g JOIN locations l ON l.location = g.location
+    WHERE g.location = r.location AND g.target = r.target LIMIT 1
+    FOR KEY SHARE OF g SKIP LOCKED
+) t
 WHERE r.status = 'queued' AND r.shard = :shard AND (r.created_at, r.run_id) > (:after_at::timestamptz, :after_run::text)
-  AND room.active < room.concurrency
+  AND a.concurrency - a.active > 0
   AND (youngest.run_id IS NULL OR (r.created_at, r.run_id) <= (youngest.created_at, youngest.run_id))
 ORDER BY r.created_at, r.run_id LIMIT :batch
--- A target whose warehouse is being changed is left alone until that is done; the next pass sees the new one.
-FOR UPDATE OF r SKIP LOCKED FOR KEY SHARE OF t SKIP LOCKED;
+FOR UPDATE OF r SKIP LOCKED;
 
 -- name: keep_worker_pools
 INSERT INTO pools (pool, slot_limit)
@@ -91,21 +96,26 @@ ON CONFLICT (pool) DO UPDATE SET slot_limit = excluded.slot_limit WHERE pools.sl
 SELECT pool, slot_limit FROM pools WHERE pool = ANY(:pools::text[]) ORDER BY pool FOR UPDATE;
 
 -- name: pool_use
-SELECT pool, sum(weight)::integer AS used, (array_agg(run_id ORDER BY run_id))[1:10] AS holders
-FROM slots WHERE pool = ANY(:pools::text[]) GROUP BY pool;
+SELECT p.pool, u.used, ARRAY(SELECT h.run_id FROM slots h WHERE h.pool = p.pool ORDER BY h.run_id LIMIT 10) AS holders
+FROM unnest(:pools::text[]) AS p(pool)
+CROSS JOIN LATERAL (SELECT sum(s.weight)::integer AS used FROM slots s WHERE s.pool = p.pool) u
+WHERE u.used IS NOT NULL;
 
 -- name: active_of_jobs
-SELECT r.location, r.target, r.job, count(*)::integer AS active
-FROM runs r
-WHERE r.status IN ('claimed', 'running')
-  AND (r.location, r.target, r.job) IN (
-      SELECT k.location, k.target, k.job FROM jsonb_to_recordset(:jobs::jsonb) AS k(location text, target text, job text))
-GROUP BY r.location, r.target, r.job;
+SELECT k.location, k.target, k.job, a.active
+FROM jsonb_to_recordset(:jobs::jsonb) AS k(location text, target text, job text)
+CROSS JOIN LATERAL (
+    SELECT count(*)::integer AS active FROM runs r
+    WHERE r.location = k.location AND r.target = k.target AND r.job = k.job AND r.status IN ('claimed', 'running')
+) a;
 
 -- name: holders
-SELECT w.warehouse, w.relation, w.run_id, w.release_after
-FROM write_claims w
-JOIN jsonb_to_recordset(:keys::jsonb) AS k(warehouse text, relation text) ON k.warehouse = w.warehouse AND k.relation = w.relation;
+-- A look-up per key, by the primary key: in a burst the statistics do not know yet how many rows there are.
+SELECT k.warehouse, k.relation, h.run_id, h.release_after
+FROM jsonb_to_recordset(:keys::jsonb) AS k(warehouse text, relation text)
+CROSS JOIN LATERAL (
+    SELECT w.run_id, w.release_after FROM write_claims w WHERE w.warehouse = k.warehouse AND w.relation = k.relation LIMIT 1
+) h;
 
 -- name: take_write_claims
 -- In the order of the key, the older run first: two batches that want the same relations cannot deadlock.

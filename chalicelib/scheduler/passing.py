@@ -86,7 +86,8 @@ class Pass:
             result.claimed += batch.claimed.values()
             result.blocked += batch.blocked
             # What is committed is sent before the next batch, so that a long pass does not hold back its first runs.
-            self._send(leader, result, tuple(batch.claimed.values()))
+            if batch.claimed:
+                self._send(leader, result, tuple(batch.claimed.values()))
             if batch.last is None:
                 return
             last = batch.last
