@@ -86,6 +86,10 @@ class MemoryQueues:
         self._check()
         self.sent.setdefault(queue, []).append(body)
 
+    def send_many(self, queue: str, bodies: Sequence[str]) -> None:
+        for body in bodies:
+            self.send(queue, body)
+
     def receive(self, queue: str, *, wait_seconds: int, maximum: int = 1) -> Sequence[QueueMessage]:
         self._check()
         return [QueueMessage(body, str(at), 1) for at, body in enumerate(self.sent.get(queue, [])[:maximum])]

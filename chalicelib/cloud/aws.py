@@ -23,6 +23,8 @@ _CONFIG = Config(
     retries={"mode": "standard", "max_attempts": 3}, connect_timeout=3, read_timeout=25, max_pool_connections=20
 )
 
+# What SQS takes in one call.
+_BATCH = 10
 # A beat that waits for half a minute is a lost lease: give up early, beat again.
 _BEAT_CONFIG = Config(
     retries={"mode": "standard", "max_attempts": 1}, connect_timeout=2, read_timeout=5, max_pool_connections=1
@@ -109,6 +111,17 @@ class SqsQueues:
         """Send one message."""
         with _answering("SQS"):
             self._client.send_message(QueueUrl=self._url(queue), MessageBody=body, DelaySeconds=delay_seconds)
+
+    def send_many(self, queue: str, bodies: Sequence[str]) -> None:
+        """Send messages, ten a call."""
+        for start in range(0, len(bodies), _BATCH):
+            entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies[start : start + _BATCH])]
+            with _answering("SQS"):
+                failed = self._client.send_message_batch(QueueUrl=self._url(queue), Entries=entries).get("Failed", [])
+            if failed:
+                raise Unavailable(
+                    f"SQS did not take {len(failed)} messages ({failed[0]['Code']}); repeat in a few seconds"
+                )
 
     def receive(self, queue: str, *, wait_seconds: int, maximum: int = 1) -> Sequence[QueueMessage]:
         """Long-poll for messages."""

@@ -25,6 +25,9 @@ class QueueService(Protocol):
     def send(self, queue: str, body: str, *, delay_seconds: int = 0) -> None:
         """Send one message of at most 1 KB."""
 
+    def send_many(self, queue: str, bodies: Sequence[str]) -> None:
+        """Send messages, ten a call. Raises when one was not taken; others may have been, and repeating sends them twice."""
+
     def receive(self, queue: str, *, wait_seconds: int, maximum: int = 1) -> Sequence[QueueMessage]:
         """Up to ``maximum`` (10) messages, waiting up to 20 s for the first."""
 

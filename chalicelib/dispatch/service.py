@@ -46,8 +46,9 @@ class DispatchService:
         """Send one batch of unsent messages and mark it; a crash in between sends a message twice, never not at all."""
         with self._database.transaction() as tx:
             rows = self._unsent(tx, shard, own_claims)
-        for row in rows:
-            self._queues.send(row["queue"], run_message(row["run_id"], row["claim_id"], row["shard"]))
+        for queue in sorted({row["queue"] for row in rows}):
+            messages = [run_message(r["run_id"], r["claim_id"], r["shard"]) for r in rows if r["queue"] == queue]
+            self._queues.send_many(queue, messages)
         if rows:
             write(lambda tx: self._mark(tx, rows))
         return len(rows)

@@ -42,6 +42,10 @@ class MemoryQueue:
             self.messages[f"sent-{len(self.messages)}"] = body
             self.changed.notify_all()
 
+    def send_many(self, queue: str, bodies: Sequence[str]) -> None:
+        for body in bodies:
+            self.send(queue, body)
+
     def receive(self, queue: str, *, wait_seconds: int, maximum: int = 1) -> Sequence[QueueMessage]:
         with self.changed:
             self.changed.wait_for(lambda: self.messages, timeout=0.05)

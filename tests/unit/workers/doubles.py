@@ -46,6 +46,10 @@ class Queue:
             self.waiting.append(QueueMessage(body, f"receipt-{self._sent}", 1))
             self.condition.notify_all()
 
+    def send_many(self, queue: str, bodies: Sequence[str]) -> None:
+        for body in bodies:
+            self.send(queue, body)
+
     def receive(self, queue: str, *, wait_seconds: int, maximum: int = 1) -> Sequence[QueueMessage]:
         with self.condition:
             if not self.waiting:
