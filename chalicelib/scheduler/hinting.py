@@ -16,19 +16,35 @@ from .leadership import Leader
 QUERIES = load_queries(__package__)
 
 
-def raise_hint(leader: Leader, hints: Hints) -> bool:
-    """Let the shard sleep until its next work; ``False`` when a writer came between, who lowered the hint."""
+def watch_writers(leader: Leader, hints: Hints) -> int | None:
+    """Before a pass looks at anything: what its raise will be conditional on, ``None`` when it must not raise.
+
+    A writer that the pass does not see either lowers the hint from here on, or has lowered it before and finds the
+    sequence moved; in both cases the generation moves. Watching only while the hint is raised would not do: a run that
+    is queued between the claims and the raise would sleep until the shard's next work.
+    """
     generation = hints.generation(leader.shard)
+    return generation if leader.write(lambda tx: _move_sequence(tx, leader.shard)) else None
+
+
+def raise_hint(leader: Leader, hints: Hints, generation: int | None) -> bool:
+    """Let the shard sleep until its next work; ``False`` when a writer came since ``generation`` was read."""
+    if generation is None:
+        return False
     sleep = leader.write(lambda tx: _sleep(tx, leader.shard))
-    return sleep is not None and hints.raise_to(leader.shard, generation, sleep)
+    return hints.raise_to(leader.shard, generation, sleep)
 
 
-def _sleep(tx: Transaction, shard: int) -> Sleep | None:
-    """Compute the time with no writer in between; ``None`` when one is at work, who then leaves the hint low."""
+def _move_sequence(tx: Transaction, shard: int) -> bool:
+    """``False`` when a writer is between its look at the sequence and its commit."""
     granted = tx.row(FENCE_QUERIES["try_lock_hint"], lock_class=HINT_CLASS, shard=shard)
     if granted is None or not granted["granted"]:
-        return None
+        return False
     tx.execute(FENCE_QUERIES["move_hint_sequence"], shard=shard)
+    return True
+
+
+def _sleep(tx: Transaction, shard: int) -> Sleep:
     row = tx.row(
         QUERIES["next_work"],
         shard=shard,

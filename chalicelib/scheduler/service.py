@@ -26,7 +26,7 @@ from ..leases.hints import Hint, Hints, shards_to_visit
 from ..leases.lowering import all_shards
 from ..runs.service import RunService
 from ..schedules.service import ScheduleService
-from .hinting import raise_hint
+from .hinting import raise_hint, watch_writers
 from .leadership import Leader, Leadership
 from .passing import OutOfTime, Pass, PassResult
 from .resharding import reshard
@@ -155,6 +155,7 @@ class SchedulerService:
     def _one_pass(self, leader: Leader, result: PassResult, until: float) -> bool:
         """One pass, its messages ahead, the hint, the release; ``False`` when a wake-up came meanwhile."""
         wanted = leader.wanted
+        generation = watch_writers(leader, self._hints)
         steps = Pass(*self._domains, self._pool_limits, lambda: self._check_time(until))
         ahead = steps.run(leader, result)
         result.due_ahead += ahead
@@ -162,7 +163,7 @@ class SchedulerService:
         for due_second in ahead:
             early = (due_second - now).total_seconds() if now is not None else 0.0
             self.send(leader.shard, "due", due_at=due_second, delay_seconds=_delay_seconds(early))
-        raise_hint(leader, self._hints)
+        raise_hint(leader, self._hints, generation)
         return leader.release(wanted)
 
     def _check_time(self, until: float) -> None:

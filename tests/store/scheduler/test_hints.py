@@ -14,7 +14,7 @@ from chalicelib.kernel.errors import Unavailable
 from chalicelib.leases.fence import FENCE_CLASS, HINT_CLASS
 from chalicelib.leases.hints import Hint, Hints, shards_to_visit
 from chalicelib.runs.model import CancelRequest
-from chalicelib.scheduler.hinting import raise_hint
+from chalicelib.scheduler.hinting import raise_hint, watch_writers
 from tests.doubles import HandClock
 from tests.store.scheduler.conftest import SIX
 from tests.store.world import World, schedule
@@ -132,7 +132,19 @@ def test_a_raise_that_began_before_a_write_fails(world: World) -> None:
             world.request("orders")
             return super().raise_to(shard, generation, sleep)
 
-    assert raise_hint(leader, Interrupted(world.hints)) is False
+    hints = Interrupted(world.hints)
+    assert raise_hint(leader, hints, watch_writers(leader, hints)) is False
+    assert hint(world).next_due == 0
+
+
+def test_a_run_queued_behind_the_claims_keeps_the_hint_low(world: World) -> None:
+    """It is queued and its hint lowered while a pass is past its claims: the raise of that pass must not hide it."""
+    world.publish(EVERY_HOUR)
+    leader = world.leader()
+    hints = Hints(world.hints)
+    generation = watch_writers(leader, hints)
+    world.request("orders")
+    assert raise_hint(leader, hints, generation) is False
     assert hint(world).next_due == 0
 
 
@@ -146,7 +158,8 @@ def test_a_writer_whose_lowering_was_raised_over_lowers_again(world: World) -> N
             super().lower(shard)
             if not raised:
                 leader = world.leader()
-                raised.append(raise_hint(leader, Hints(world.hints)))
+                hints = Hints(world.hints)
+                raised.append(raise_hint(leader, hints, watch_writers(leader, hints)))
                 leader.release(None)
 
     from chalicelib.leases.lowering import HintLowering, all_shards
