@@ -4,9 +4,11 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+SEEDS ?= 100
+FIRST ?= 1
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup demo dev test check format package clean requirements bench
+.PHONY: help setup demo dev test check format package clean requirements bench simulate mutations
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,6 +36,12 @@ test: setup ## Run the tests
 
 bench: $(READY) ## Run a benchmark: NAME=ticks, scale, idle or latency; JSON=1 prints one object
 	@$(BIN)/python -m bench $(NAME) $(if $(JSON),--json)
+
+simulate: $(READY) ## Play SEEDS histories of the simulator, from FIRST on
+	@$(BIN)/python -m tests.simulation seeds --seeds $(SEEDS) --first $(FIRST)
+
+mutations: $(READY) ## Show that every checker of the simulator can fail
+	@$(BIN)/python -m tests.simulation mutations
 
 check: $(READY) ## Formatting, lint, types, direction of imports
 	@$(BIN)/ruff format --check .
