@@ -103,6 +103,6 @@ class Pass:
 
 
 def _look_ahead(tx: Transaction, shard: int, pass_now: datetime) -> list[datetime]:
-    tx.execute(QUERIES["forget_due_messages"], shard=shard, kept_seconds=DUE_MESSAGES_KEPT_SECONDS)
+    tx.execute(QUERIES["forget_due_messages"], shard=shard, pass_now=pass_now, kept_seconds=DUE_MESSAGES_KEPT_SECONDS)
     rows = tx.rows(QUERIES["look_ahead"], shard=shard, pass_now=pass_now, window_seconds=TICK_WINDOW_SECONDS)
     return sorted(row["due_second"] for row in rows)

@@ -15,7 +15,8 @@ ON CONFLICT ON CONSTRAINT due_messages_one_per_second DO NOTHING
 RETURNING due_second;
 
 -- name: forget_due_messages
-DELETE FROM due_messages WHERE shard = :shard AND due_second < :now::timestamptz - make_interval(secs => :kept_seconds);
+-- By the moment of the pass, as look_ahead: one held up for hours would forget a second and send its message again.
+DELETE FROM due_messages WHERE shard = :shard AND due_second < :pass_now::timestamptz - make_interval(secs => :kept_seconds);
 
 -- name: next_work
 -- The earliest moment at which this shard may have work; NULL when nothing is ahead.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tests.simulation.board import Fault, What, When
 
-STEPS = 120
+STEPS = 110
 _FAULTY, _TWICE_FAULTY = 0.3, 0.06
 # A pass touches the outside this often and more; a request hardly more than thrice.
 _FURTHEST_OPERATION = {"pass": 26, "publish": 5, "work": 5}

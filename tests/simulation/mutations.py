@@ -152,7 +152,11 @@ def all_mutations() -> list[Mutation]:
 def _of_leadership() -> tuple[Callable[[], Mutation], ...]:
     """Lease, epoch, hint and look-ahead."""
     return (
-        lambda: Mutation("the fence is not checked", "C1", _without("check_epoch", " AND epoch = %(epoch)s")),
+        lambda: Mutation(
+            "the fence is not checked",
+            "C1",
+            _without("check_epoch", " AND epoch = %(epoch)s AND owner_token = %(token)s"),
+        ),
         lambda: Mutation(
             "the row count of the fence is ignored",
             "C1",

@@ -10,7 +10,7 @@ from chalicelib.cloud.provision import DEAD, QUEUES
 from chalicelib.kernel.errors import Unavailable
 from tests.simulation.board import Board
 
-_DUPLICATED, _LATE, _VERY_LATE = 0.1, 0.1, 0.01
+_DUPLICATED, _LATE, _VERY_LATE = 0.2, 0.1, 0.01
 _LATE_SECONDS, _VERY_LATE_SECONDS = 90.0, 12 * 3_600.0
 _DEAD_VISIBLE_SECONDS = 30
 # Fewer than the product allows, so that a short history has dead letters.
@@ -49,7 +49,9 @@ class SimulatedQueues:
                 told(self._board.current.name, queue, body)
             self._put(queue, body, delay_seconds)
             if self._happens(_DUPLICATED):
-                self._put(queue, body, delay_seconds)
+                self._put(
+                    queue, body, delay_seconds + self._board.current.chance.choice((0.0, 5.0, 20.0, _LATE_SECONDS))
+                )
 
     def send_many(self, queue: str, bodies: Sequence[str]) -> None:
         for body in bodies:

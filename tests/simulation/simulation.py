@@ -23,8 +23,8 @@ from tests.simulation.world import World
 # settle times pass in few of them.
 _QUIET_ROUNDS = (60.0,) * 4
 _LAST_QUIET_SECONDS = 240.0
-# Where little is due, an idle minute is one read: hours of them cost little, and the hint must wake the shard by itself.
-_SPARSE_QUIET_SECONDS = 7_200.0
+# Where little is due, an idle minute is one read: an hour of them costs little, and the hint must wake the shard by itself.
+_SPARSE_QUIET_SECONDS = 3_900.0
 _LAST_ROUNDS = (2.0,) * 6 + (60.0,) * 6 + (300.0,) * 30
 
 

@@ -24,13 +24,13 @@ class SimulationStore:
 
     def _open(self) -> None:
         self.address: StoreAddress = self._server.create_store()
-        self.connection: Connection = connect(self.address.application_url)
         self._owner = psycopg.connect(self.address.superuser_url, autocommit=True)
         found = self._owner.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
         self._tables = [str(row[0]) for row in found if row[0] != "store_meta"]
         self._first = {table: rows for table in self._tables if (rows := self._rows(table))}
         for table in self._tables:
             self._owner.execute(sql.SQL(_NO_AUTOVACUUM).format(sql.Identifier(table)))
+        self.connection: Connection = connect(self.address.application_url)
 
     def reset(self) -> None:
         """Bring every table back to its rows of the first moment."""

@@ -23,7 +23,7 @@ _LAST_OPERATIONS = range(12, 28)
 class HintDriver(Driver):
     """Races around the hint, each followed by minutes in which nobody but the minute rule acts."""
 
-    WEIGHTS: ClassVar[Mapping[str, int]] = {"hint_race": 3, "still": 1}
+    WEIGHTS: ClassVar[Mapping[str, int]] = {"hint_race": 5, "still": 1}
 
     def __init__(self, world: World, passes: PassDriver, people: PeopleDriver) -> None:
         super().__init__(world)

@@ -23,6 +23,8 @@ _IDENTITY = MachineIdentity("machine", "kernel", "pid:[1]", 1, 1)
 _BOOTS = 3
 # How often a worker sends its last report once more although it was answered.
 _FORGETS_ANSWER = 0.15
+# How often a child is still at work when its worker looks.
+_GOES_ON = 0.4
 _FORGOTTEN = ("claim_taken", "claim_ended", "cancelled")
 
 WorkerKind = Literal["lambda", "container"]
@@ -63,7 +65,7 @@ class Boot:
 class WorkerDriver(Driver):
     """A few boots of each kind; a dead one is replaced by a new one, and proved dead some time later."""
 
-    WEIGHTS: ClassVar[Mapping[str, int]] = {"work": 60, "boot": 5, "beat": 5, "die": 5, "prove": 4}
+    WEIGHTS: ClassVar[Mapping[str, int]] = {"work": 60, "boot": 5, "beat": 5, "die": 5, "prove": 4, "twice": 3}
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -76,6 +78,7 @@ class WorkerDriver(Driver):
             "beat": self._beat_one,
             "die": self._die,
             "prove": self._prove_one,
+            "twice": self._twice,
         }
 
     # --- steps
@@ -134,6 +137,21 @@ class WorkerDriver(Driver):
         boots = [boot for boot in self._boots if boot.dead and not boot.proved]
         if boots:
             self._prove(chance.choice(boots), chance, step.faults)
+
+    def _twice(self, step: Step, chance: random.Random) -> None:
+        """The message of a run at work comes to another worker too, which goes as far with it as it is let."""
+        boots = [boot for boot in self._alive() if boot.open]
+        working = [(boot, task) for boot in boots for task in boot.tasks if task.state in {"verified", "running"}]
+        if not working:
+            return
+        owner, task = chance.choice(working)
+        others = [boot for boot in boots if boot is not owner and boot.kind == owner.kind]
+        other = others[0] if others else self._start_boot(owner.kind, chance, ())
+        again = Task(task.queue, "none", task.run_id, task.claim_id)
+        other.tasks.append(again)
+        for _ in range(3):
+            if other.open and again in other.tasks and again.state != "running":
+                self._go_on(other, again, chance, ())
 
     # --- calm
 
@@ -257,6 +275,8 @@ class WorkerDriver(Driver):
         self.world.warehouses.begin(writer)
 
     def _run_child(self, boot: Boot, task: Task, chance: random.Random, faults: Sequence[Fault]) -> None:
+        if not self.world.queues.calm and chance.random() < _GOES_ON:
+            return
         if chance.random() < 0.3:
             self._report_node(boot, task, chance, faults)
         elif chance.random() < 0.75:
