@@ -19,13 +19,17 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from .access.service import AccessService
+    from .alerts.service import AlertService
+    from .backfills.service import BackfillService
     from .catalog.service import CatalogService
-    from .cloud.ports import LeaseTable, ObjectStore, QueueService
+    from .cloud.ports import LeaseTable, ObjectStore, QueueService, TaskService
     from .database import Database
     from .dispatch.service import DispatchService
     from .leases.lowering import HintLowering
     from .locations.service import LocationService
+    from .runs.pools import PoolService
     from .runs.service import RunService
+    from .scheduler.recovery import RecoveryService
     from .scheduler.service import SchedulerService
     from .schedules.service import ScheduleService
 
@@ -41,6 +45,7 @@ class Stores:
     hints: LeaseTable
     queues: QueueService
     objects: ObjectStore
+    tasks: TaskService | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,11 @@ class Domains:
     schedules: ScheduleService
     runs: RunService
     dispatch: DispatchService
+    backfills: BackfillService
+    pools: PoolService
+    alerts: AlertService
     scheduler: SchedulerService
+    recovery: RecoveryService
     hints: Hints
     lowering: HintLowering
 
@@ -86,7 +95,7 @@ def build_services(settings: Settings, *, clock: Clock | None = None, random: Ra
     ids = IdSource(clock, random)
     database = Database(settings.database_url, connections=settings.database_connections)
     aws = Aws(settings)
-    stores = Stores(database, aws.leases, aws.hints, aws.queues, aws.objects)
+    stores = Stores(database, aws.leases, aws.hints, aws.queues, aws.objects, aws.tasks)
     domains = build_domains(settings, stores, clock, ids, random)
     wired = {field.name: getattr(domains, field.name) for field in fields(domains)}
     return Services(settings=settings, clock=clock, ids=ids, database=database, aws=aws, **wired)
@@ -97,22 +106,41 @@ def build_domains(
 ) -> Domains:
     """The services over any stores: those of AWS, or those of a simulation."""
     from .access.service import AccessService
+    from .alerts.service import AlertService
+    from .backfills.service import BackfillService
     from .catalog.service import CatalogService
     from .dispatch.service import DispatchService
     from .leases.lowering import HintLowering
     from .locations.service import LocationService
+    from .runs.losing import Losses
+    from .runs.pools import PoolService
     from .runs.service import RunService
     from .scheduler.leadership import Leadership
+    from .scheduler.recovery import RecoveryService
+    from .scheduler.retention import Retention
     from .scheduler.service import SchedulerService
     from .schedules.service import ScheduleService
 
     database, hints = stores.database, Hints(stores.hints)
-    lowering = HintLowering(database, hints, waking(stores.queues))
+    lowering = HintLowering(database, hints, waking(stores.queues), clock)
     access = AccessService(database, ids, random)
     schedules = ScheduleService(database, ids, lowering)
-    runs = RunService(database, ids, lowering, leases=stores.leases, objects=stores.objects, tokens=access)
+    runs = RunService(
+        database, ids, lowering, leases=stores.leases, objects=stores.objects, tokens=access, tasks=stores.tasks
+    )
     dispatch = DispatchService(database, ids, lowering, stores.queues, runs)
     leadership = Leadership(database, stores.leases, ids, clock, settings.lease_seconds)
+    recovery = RecoveryService(
+        database,
+        leadership,
+        stores.leases,
+        clock=clock,
+        losses=Losses(database, ids, lowering),
+        domains=(runs, dispatch),
+        wake=waking(stores.queues),
+        lease_seconds=settings.lease_seconds,
+    )
+    backfills = BackfillService(database, ids, lowering, runs)
     pools = settings.pool_limits()
     return Domains(
         access=access,
@@ -121,15 +149,21 @@ def build_domains(
         schedules=schedules,
         runs=runs,
         dispatch=dispatch,
+        backfills=backfills,
+        pools=PoolService(database, lowering),
+        alerts=AlertService(database),
         scheduler=SchedulerService(
             database,
             leadership,
             hints,
             queues=stores.queues,
             clock=clock,
-            domains=(schedules, runs, dispatch),
+            domains=(schedules, runs, dispatch, backfills),
+            retention=Retention(clock, settings.keeping()),
+            recovery=recovery,
             pool_limits=pools,
         ),
+        recovery=recovery,
         hints=hints,
         lowering=lowering,
     )

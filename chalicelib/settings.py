@@ -12,6 +12,12 @@ from .kernel import limits
 from .kernel.errors import FieldError, UsageError
 
 PREFIX = "TIDEMILL_"
+# The setting that bounds each kind of worker.
+WORKER_SETTING: Mapping[str, str] = {
+    "lambda": "TIDEMILL_LAMBDA_CONCURRENCY",
+    "container": "TIDEMILL_CONTAINER_SLOTS",
+}
+Kept = Literal["ticks", "heartbeats", "alerts", "tokens", "backfills", "runs", "snapshots"]
 
 
 class Settings(BaseModel):
@@ -26,13 +32,44 @@ class Settings(BaseModel):
     api_url: str = "http://127.0.0.1:8000"
     lambda_concurrency: int = Field(default=10, ge=0, le=1_000)
     container_slots: int = Field(default=4, ge=0, le=10_000)
-    lease_seconds: int = Field(default=limits.LEASE_SECONDS, ge=3)
+    lease_seconds: int = Field(default=limits.LEASE_SECONDS, ge=3, le=limits.LEASE_LONGEST_SECONDS)
     beat_seconds: int = Field(default=limits.BEAT_SECONDS, ge=1)
     database_connections: int = Field(default=1, ge=1, le=100)
+    # Retention (scheduler.md 16), in days
+    keep_ticks_days: int = Field(default=90, ge=1, le=limits.KEPT_DAYS_MAX)
+    keep_heartbeats_days: int = Field(default=2, ge=1, le=limits.KEPT_DAYS_MAX)
+    keep_alerts_days: int = Field(default=30, ge=1, le=limits.KEPT_DAYS_MAX)
+    keep_tokens_days: int = Field(default=7, ge=1, le=limits.KEPT_DAYS_MAX)
+    keep_backfills_days: int = Field(default=180, ge=1, le=limits.KEPT_DAYS_MAX)
+    keep_runs_days: int = Field(default=180, ge=1, le=limits.KEPT_DAYS_MAX)
+    keep_snapshots_days: int = Field(default=90, ge=1, le=limits.KEPT_DAYS_MAX)
+    # A worker: seconds that runs may go on after SIGTERM; what its platform gives from there to SIGKILL (0: unknown);
+    # who builds run as; where a Lambda finds its projects (folders, with ``:`` between) and its disk; the secret that holds
+    # its location tokens.
+    stop_grace_seconds: float = Field(
+        default=limits.STOP_GRACE_SECONDS, ge=0, le=limits.TIMEOUT_MAX_SECONDS["container"]
+    )
+    platform_stop_seconds: int = Field(default=0, ge=0)
+    child_user: str = ""
+    worker_projects: str = ""
+    worker_state: str = "/tmp/tidemill"  # noqa: S108 - the only disk of a Lambda
+    token_secret: str = ""
 
     def name_of(self, resource: str) -> str:
         """The AWS name of a queue, table or bucket: ``tidemill-<stage>-<resource>``."""
         return f"tidemill-{self.stage}-{resource}"
+
+    def keeping(self) -> dict[Kept, int]:
+        """How many days retention keeps what it knows (scheduler.md 16)."""
+        return {
+            "ticks": self.keep_ticks_days,
+            "heartbeats": self.keep_heartbeats_days,
+            "alerts": self.keep_alerts_days,
+            "tokens": self.keep_tokens_days,
+            "backfills": self.keep_backfills_days,
+            "runs": self.keep_runs_days,
+            "snapshots": self.keep_snapshots_days,
+        }
 
     def pool_limits(self) -> dict[str, int]:
         """Limits of the implicit pools of the worker kinds (scheduler.md 7.2)."""

@@ -101,6 +101,10 @@ class MemoryQueues:
     def hide(self, queue: str, receipt: str, seconds: int) -> None:
         self._check()
 
+    def waiting(self, queue: str) -> int:
+        self._check()
+        return len(self.sent.get(queue, []))
+
 
 class MemoryTable:
     """``cloud.ports.LeaseTable`` in memory, atomic, computing the few expressions that the product uses.
@@ -172,6 +176,18 @@ class MemoryTable:
         self._check()
         with self._lock:
             self.items.pop((pk, sk), None)
+
+
+class MemoryTasks:
+    """``cloud.ports.TaskService``: the last status of tasks by ARN; ``asked`` records the calls."""
+
+    def __init__(self, statuses: Mapping[str, str] | None = None) -> None:
+        self.statuses = dict(statuses or {})
+        self.asked: list[list[str]] = []
+
+    def last_statuses(self, task_arns: Sequence[str]) -> Mapping[str, str]:
+        self.asked.append(list(task_arns))
+        return dict(self.statuses)
 
 
 def _named(text: str, names: Mapping[str, str]) -> str:

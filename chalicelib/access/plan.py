@@ -12,6 +12,7 @@ Permission = Literal[
     "runs.read",
     "runs.request",
     "runs.cancel",
+    "runs.resolve",
     "logs.read",
     "triggers.read",
     "triggers.manage",

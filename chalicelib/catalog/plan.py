@@ -18,6 +18,7 @@ from ..cron import validate
 from ..kernel import limits
 from ..kernel.errors import FieldError, InvalidRequest, InvalidSchedule, NeverFits, TidemillError
 from ..projects.bundle import JobDefinition, ScheduleSpec, SnapshotIndex, TriggerDefinition
+from ..settings import WORKER_SETTING
 from .ports import DeclaredTrigger
 
 _TRIGGER_NAME = re.compile(r"[a-z0-9_-]{1,100}/[a-z0-9_-]{1,100}")
@@ -52,15 +53,29 @@ def declared_triggers(index: SnapshotIndex, location: str, target: str, shards: 
 def check_index(index: SnapshotIndex, pools: Mapping[str, int], *, now: datetime) -> list[str]:
     """Refuse what could not be run, naming every wrong field of one kind at once; returns warnings.
 
-    ``pools`` are limits by name, the implicit ones of the worker kinds (``worker:lambda``) among them.
+    ``pools`` are limits by name, the implicit ones of the worker kinds (``worker:lambda``) among them. A pool that is not
+    among them is made by the publication, with the limit that new pools get.
     Raises ``InvalidRequest``, ``InvalidSchedule`` or ``NeverFits``.
     """
     _check_sizes(index)
-    _refuse(InvalidRequest, [*_shape_problems(index), *_unknown_pools(index, pools)])
+    _refuse(InvalidRequest, [*_shape_problems(index)])
     schedule_problems, warnings = _check_schedules(index, now)
     _refuse(InvalidSchedule, schedule_problems)
     _refuse(NeverFits, [*_too_heavy(index, pools)])
-    return [*warnings, *_sensor_warnings(index), *_retry_warnings(index)]
+    return [*warnings, *_pool_warnings(index, pools), *_sensor_warnings(index), *_retry_warnings(index)]
+
+
+def new_pools(index: SnapshotIndex, pools: Mapping[str, int]) -> list[str]:
+    """The pools that jobs name and that are not there yet, by name."""
+    return sorted({pool.name for job in index.jobs.values() for pool in job.pools} - pools.keys())
+
+
+def _pool_warnings(index: SnapshotIndex, pools: Mapping[str, int]) -> list[str]:
+    return [
+        f"pools.{name}: is new, with a limit of {limits.POOL_LIMIT_DEFAULT}; "
+        f"change it with `tidemill admin pool set {name} LIMIT`"
+        for name in new_pools(index, pools)
+    ]
 
 
 def _refuse(kind: type[TidemillError], problems: Sequence[FieldError]) -> None:
@@ -91,6 +106,9 @@ def _shape_problems(index: SnapshotIndex) -> Iterator[FieldError]:
         if job.timeout_seconds > longest:
             yield _wrong(f"jobs.{key}.timeout_seconds", f"at most {longest} seconds on worker={job.worker!r}")
         yield from _trigger_problems(key, job)
+        for pool, times in Counter(pool.name for pool in job.pools).items():
+            if times > 1:
+                yield _wrong(f"jobs.{key}.pools.{pool}", "is named twice; give it once with the whole weight")
 
 
 def _repeated_documents(index: SnapshotIndex) -> Iterator[FieldError]:
@@ -108,21 +126,21 @@ def _trigger_problems(key: str, job: JobDefinition) -> Iterator[FieldError]:
             yield _wrong(field, f"a trigger's name is {key}/ and 1 to 100 of a-z, 0-9, '_' and '-'")
 
 
-def _unknown_pools(index: SnapshotIndex, pools: Mapping[str, int]) -> Iterator[FieldError]:
-    for key, job in index.jobs.items():
-        for pool in job.pools:
-            if pool.name not in pools:
-                yield _wrong(f"jobs.{key}.pools.{pool.name}", f"there is no pool {pool.name!r}")
-
-
 def _too_heavy(index: SnapshotIndex, pools: Mapping[str, int]) -> Iterator[FieldError]:
     for key, job in index.jobs.items():
         if pools[f"worker:{job.worker}"] < 1:
-            message = f"this installation runs no worker of the kind {job.worker!r}; use another worker"
+            message = (
+                f"this installation runs no worker of the kind {job.worker!r}; use another worker, or have its "
+                f"operator raise {WORKER_SETTING[job.worker]}"
+            )
             yield FieldError(f"jobs.{key}.worker", NeverFits.code, message)
         for pool in job.pools:
-            if pool.weight > pools[pool.name]:
-                message = f"weight {pool.weight} is more than the pool's limit of {pools[pool.name]}"
+            limit = pools.get(pool.name, limits.POOL_LIMIT_DEFAULT)
+            if pool.weight > limit:
+                message = (
+                    f"weight {pool.weight} is more than the pool's limit of {limit}; give the job less, or first "
+                    f"`tidemill admin pool set {pool.name} {pool.weight}`"
+                )
                 yield FieldError(f"jobs.{key}.pools.{pool.name}", NeverFits.code, message)
 
 

@@ -20,7 +20,7 @@ from ..settings import Settings
 from . import store
 from .documents import CheckedDocuments, check_documents, checked_index
 from .model import Place, PublishRequest, PublishResult, TriggerChanges
-from .plan import check_index, declared_triggers, shard_of
+from .plan import check_index, declared_triggers, new_pools, shard_of
 from .ports import TriggerKeeper
 
 
@@ -42,6 +42,7 @@ class _Prepared:
     index: SnapshotIndex
     published_by: str
     documents: CheckedDocuments
+    new_pools: list[str]
     warnings: list[str]
 
 
@@ -74,7 +75,7 @@ class Publisher:
             facts = self._facts(tx, index)
         warnings = check_index(index, facts.pools, now=facts.now)
         documents = check_documents(index, request.documents, facts.known, self._objects)
-        prepared = _Prepared(place, request, index, published_by, documents, warnings)
+        prepared = _Prepared(place, request, index, published_by, documents, new_pools(index, facts.pools), warnings)
         return self._lowering.lowered(all_shards, lambda tx: self._commit(tx, prepared))
 
     def _facts(self, tx: Transaction, index: SnapshotIndex) -> _Facts:
@@ -92,6 +93,7 @@ class Publisher:
         current = store.lock_current(tx, place)
         _check_expected(request, current)
         _store_snapshot(tx, prepared)
+        store.add_pools(tx, prepared.new_pools)
         changed = current != request.snapshot_id
         changes = self._replace(tx, prepared) if changed else _kept(prepared.index)
         if request.connection_fingerprint is not None:

@@ -18,6 +18,11 @@ FOR NO KEY UPDATE OF t FOR SHARE OF l;
 -- name: pools
 SELECT pool, slot_limit FROM pools;
 
+-- name: add_pools
+INSERT INTO pools (pool, slot_limit)
+SELECT n.pool, :slot_limit::integer FROM unnest(:names::text[]) AS n(pool) ORDER BY n.pool
+ON CONFLICT (pool) DO NOTHING;
+
 -- name: known_documents
 SELECT sha256, bool_or(body IS NULL) AS in_objects
 FROM snapshot_documents
@@ -30,12 +35,14 @@ FROM current_snapshots
 WHERE location = :location::text AND target = :target::text
 FOR UPDATE;
 
+-- One that is there is touched, not only found: retention may be about to remove it, and then it is stored anew.
 -- name: insert_snapshot
 INSERT INTO snapshots (snapshot_id, location, target, tool, tool_version, baseline_hash, git_revision, git_dirty,
                        git_authors, created_at, published_by)
 VALUES (:snapshot_id::text, :location::text, :target::text, :tool::text, :tool_version::text, :baseline_hash::text,
         :git_revision::text, :git_dirty::boolean, :git_authors::jsonb, :now::timestamptz, :published_by::text)
-ON CONFLICT (snapshot_id) DO NOTHING;
+ON CONFLICT (snapshot_id) DO UPDATE SET last_used_at = excluded.created_at
+RETURNING xmax = 0 AS inserted;
 
 -- A document without a body here takes it from the row of an earlier snapshot; without one there it is in objects.
 -- name: insert_documents

@@ -9,6 +9,7 @@ from typing import Any
 from ..database import Transaction, load_queries
 from ..database.connection import json_rows
 from ..kernel.canonical import canonical_json
+from ..kernel.limits import POOL_LIMIT_DEFAULT
 from ..projects.bundle import SnapshotIndex
 from .model import JobSummary, JobView, NodeView, Place, PublishRequest, PublishResult, SnapshotView
 
@@ -24,6 +25,12 @@ def publication(tx: Transaction, publication_id: str) -> dict[str, Any] | None:
 def target(tx: Transaction, place: Place, *, lock: bool = False) -> dict[str, Any] | None:
     """Whether its location is disabled, and its case rule."""
     return tx.row(QUERIES["lock_target" if lock else "target"], location=place.location, target=place.target)
+
+
+def add_pools(tx: Transaction, names: Sequence[str]) -> None:
+    """Make the pools that are not there, with the limit of new ones."""
+    if names:
+        tx.execute(QUERIES["add_pools"], names=list(names), slot_limit=POOL_LIMIT_DEFAULT)
 
 
 def pools(tx: Transaction) -> dict[str, int]:
@@ -45,7 +52,7 @@ def lock_current(tx: Transaction, place: Place) -> str | None:
 
 def insert_snapshot(tx: Transaction, place: Place, snapshot_id: str, index: SnapshotIndex, published_by: str) -> bool:
     """Store the head of a snapshot; ``False`` when it is there already."""
-    inserted = tx.execute(
+    row = tx.row(
         QUERIES["insert_snapshot"],
         snapshot_id=snapshot_id,
         location=place.location,
@@ -58,7 +65,7 @@ def insert_snapshot(tx: Transaction, place: Place, snapshot_id: str, index: Snap
         git_authors=canonical_json(index.git.authors),
         published_by=published_by,
     )
-    return inserted == 1
+    return bool(row and row["inserted"])
 
 
 def insert_documents(

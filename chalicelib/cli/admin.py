@@ -17,10 +17,11 @@ from .views import chosen, facts
 
 _DAY_SECONDS = 24 * 3_600
 
-_app = noun("admin", "Administration: the store, locations, targets, tokens.")
+_app = noun("admin", "Administration: the store, locations, targets, pools, tokens.")
 _store = noun("store", "The control store, directly on the database.")
 _location = noun("location", "Locations: deployed project environments.")
 _target = noun("target", "Targets: the warehouses of a location.")
+_pool = noun("pool", "Pools: the slots that runs share.")
 _token = noun("token", "Tokens of operators and locations.")
 
 LocationArgument = Annotated[str, typer.Argument(metavar="LOCATION", help="Name of the location.")]
@@ -33,7 +34,7 @@ Permissions = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add ``admin``."""
-    for part in (_store, _location, _target, _token):
+    for part in (_store, _location, _target, _pool, _token):
         _app.add_typer(part)
     app.add_typer(_app)
 
@@ -54,12 +55,14 @@ def init_store(session: Session, store: StoreAddress = None) -> Outcome:
 
 @command(_store, "check")
 def check_store_here(session: Session, store: StoreAddress = None) -> Outcome:
-    """Check that the store was made from this release's schema."""
+    """Check that the store was made from this release's schema, and say when retention last came to its end."""
     from ..database.store import check_store, schema_checksum
 
     del session
     check_store(_address(store))
-    return Outcome({"ok": True, "schema_checksum": schema_checksum()}, ["the store fits this release"])
+    finished = _retention_finished(_address(store))
+    document = {"ok": True, "schema_checksum": schema_checksum(), "retention_finished_at": finished}
+    return Outcome(document, ["the store fits this release", f"retention last finished: {finished or 'never'}"])
 
 
 @command(_app, "reshard")
@@ -145,6 +148,22 @@ def set_target(
     return _change(found, f"the target {place}/{name} is set")
 
 
+# --- pools
+
+
+@command(_pool, "set")
+def set_pool(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the pool; a new one is made.")],
+    limit: Annotated[int, typer.Argument(metavar="LIMIT", min=0, help="Slots in all; 0 lets no run of it start.")],
+    store: StoreAddress = None,
+) -> Outcome:
+    """Set how many slots a pool has. Runs that hold some keep them, also above the new limit."""
+    with administration(session, store) as admin:
+        found = admin.set_pool(name, limit)
+    return _change(found, f"the pool {name} has {limit} slots")
+
+
 # --- tokens
 
 
@@ -205,6 +224,20 @@ def _address(store: str | None) -> str:
     if not store:
         raise UsageError.of_field("--store", "give the address of the database, or set TIDEMILL_DATABASE_URL")
     return store
+
+
+def _retention_finished(address: str) -> str | None:
+    from ..database import Database
+    from ..kernel.clock import instant_text
+    from ..scheduler.retention import retention_finished_at
+
+    database = Database(address)
+    try:
+        with database.transaction() as tx:
+            finished = retention_finished_at(tx)
+    finally:
+        database.close()
+    return None if finished is None else instant_text(finished)
 
 
 def _environment(variables: Sequence[str]) -> dict[str, str]:

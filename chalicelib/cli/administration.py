@@ -37,6 +37,9 @@ class Administration(Protocol):
     def set_target(self, location: str, target: str, settings: Document) -> Document:
         """Create a target or replace its settings."""
 
+    def set_pool(self, name: str, limit: int) -> Document:
+        """Set a pool's limit, or make the pool; refused when another one changes it at the same moment."""
+
     def tokens(self) -> list[Document]:
         """All tokens of operators and locations."""
 
@@ -59,13 +62,20 @@ def administration(session: Session, store: str | None) -> Iterator[Administrati
 
 @contextmanager
 def store_administration(session: Session, store: str) -> Iterator[StoreAdministration]:
-    """On the database at ``store``, with the AWS of the environment, whose hints every change lowers."""
+    """On the database at ``store``."""
+    with store_services(session, store) as services:
+        yield StoreAdministration(services)
+
+
+@contextmanager
+def store_services(session: Session, store: str) -> Iterator[Services]:
+    """The services on the database at ``store``, with the AWS of the environment, whose hints every change lowers."""
     from ..bootstrap import build_services
     from ..settings import read_settings
 
     services = build_services(read_settings().model_copy(update={"database_url": store}), clock=session.clock)
     try:
-        yield StoreAdministration(services)
+        yield services
     finally:
         services.close()
 
@@ -87,6 +97,12 @@ class ServerAdministration:
 
     def set_target(self, location: str, target: str, settings: Document) -> Document:
         return self._call("PUT", path_of("admin", "locations", location, "targets", target), settings)
+
+    def set_pool(self, name: str, limit: int) -> Document:
+        known = {pool["pool"]: pool["etag"] for pool in self._api.pages("/pools", {"limit": PAGE_MAX})}
+        condition = {"if-match": known[name]} if name in known else {"if-none-match": "*"}
+        answer: Document = self._api.call("PUT", path_of("pools", name), body={"limit": limit}, headers=condition).body
+        return answer
 
     def tokens(self) -> list[Document]:
         return list(self._api.pages("/admin/tokens", {"limit": PAGE_MAX}))
@@ -124,8 +140,16 @@ class StoreAdministration:
     def set_target(self, location: str, target: str, settings: Document) -> Document:
         from ..locations.model import TargetSettings
 
-        wanted = _validated(TargetSettings, settings)
+        wanted = validated(TargetSettings, settings)
         return self._services.locations.set_target(location, target, wanted).model_dump(mode="json")
+
+    def set_pool(self, name: str, limit: int) -> Document:
+        from ..runs.pools import NEW, PoolChange, Precondition
+
+        pools = self._services.pools
+        known = {pool.pool: pool.etag for pool in _every(lambda size, cursor: pools.list(None, None, size, cursor))}
+        condition = Precondition(if_match=frozenset({known[name]})) if name in known else NEW
+        return pools.set(name, validated(PoolChange, {"limit": limit}), condition)[0].model_dump(mode="json")
 
     def tokens(self) -> list[Document]:
         return _all(self._services.access.list_tokens)
@@ -133,7 +157,7 @@ class StoreAdministration:
     def issue_token(self, kind: str, scope: Document, lifetime_seconds: int) -> Document:
         from ..access.model import TokenScope
 
-        wanted = _validated(TokenScope, scope)
+        wanted = validated(TokenScope, scope)
         issued = self._services.access.issue("operator" if kind == "operator" else "location", wanted, lifetime_seconds)
         return issued.model_dump(mode="json")
 
@@ -144,18 +168,22 @@ class StoreAdministration:
         return self._services.scheduler.reshard(count)
 
 
-def _all(read: Callable[[int | None, str | None], Page[Any]]) -> list[Document]:
-    items: list[Document] = []
+def _all(read: Callable[[int | None, str | None], Page[Model]]) -> list[Document]:
+    return [item.model_dump(mode="json") for item in _every(read)]
+
+
+def _every(read: Callable[[int | None, str | None], Page[Model]]) -> Iterator[Model]:
     cursor: str | None = None
     while True:
         page = read(PAGE_MAX, cursor)
-        items += [item.model_dump(mode="json") for item in page.items]
+        yield from page.items
         cursor = page.next_cursor
         if cursor is None:
-            return items
+            return
 
 
-def _validated(model: type[Model], values: Mapping[str, Any]) -> Model:
+def validated(model: type[Model], values: Mapping[str, Any]) -> Model:
+    """``values`` as a record of ours. Raises ``InvalidRequest`` naming every wrong field, as the API does."""
     from pydantic import ValidationError
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -118,7 +118,12 @@ def _server_checks(session: Session) -> list[dict[str, Any]]:
         session.connection()
     except UsageError as error:
         return [_check("server", error.detail, "skipped")]
-    return [_checked("server", lambda: _server(session)), _checked("storage", lambda: _ready(session))]
+    checks = [_checked("server", lambda: _server(session))]
+    try:
+        ready = session.api.call("GET", "/ready").body
+    except TidemillError as error:
+        return [*checks, _check("storage", error.detail, "failed")]
+    return [*checks, _check("storage", "the server's store and queues answer"), _scheduler(ready)]
 
 
 def _server(session: Session) -> str:
@@ -128,6 +133,11 @@ def _server(session: Session) -> str:
     return f"release {health.get('release')}, tzdata {health.get('tzdata')}, found by {found.origin}, {token}"
 
 
-def _ready(session: Session) -> str:
-    session.api.call("GET", "/ready")
-    return "the server's store and queues answer"
+def _scheduler(ready: Mapping[str, Any]) -> dict[str, Any]:
+    if ready.get("scheduler") != "late":
+        return _check("scheduler", "nothing that is due has been left lying")
+    shards = ", ".join(str(shard) for shard in ready.get("late_shards", []))
+    detail = (
+        f"work has been due for three minutes and no pass has come to its end (shards {shards}); are the ticks running?"
+    )
+    return _check("scheduler", detail, "failed")

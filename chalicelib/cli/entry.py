@@ -10,7 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from ..kernel.errors import EXIT_INTERRUPTED, TidemillError, UsageError
-from . import admin, doctor, jobs, output, problems, processes, project, runs, simulate, triggers
+from . import (
+    admin,
+    alerts,
+    backfills,
+    doctor,
+    jobs,
+    output,
+    pools,
+    problems,
+    processes,
+    project,
+    runs,
+    simulate,
+    triggers,
+)
 from .command import noun
 
 
@@ -24,6 +38,9 @@ def application() -> typer.Typer:
         jobs.add_to,
         runs.add_to,
         triggers.add_to,
+        backfills.add_to,
+        pools.add_to,
+        alerts.add_to,
         simulate.add_to,
         processes.add_to,
         admin.add_to,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ..client.address import path_of
 from ..kernel.errors import InvalidInputs
 from .command import Session, command, noun
-from .options import ClientId, JobArgument
+from .inputs import Inputs, named_values
+from .operating import Operating, Place, operating
+from .options import ClientId, DirectStore, JobArgument, Wait
 from .output import Facts, Outcome, Table, cell
-from .views import job_rows, run_facts
-from .waiting import ended_badly, wait_for_end
+from .views import job_rows
+from .waiting import requested
 
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "boolean": (bool,)}
 _EXAMPLE = {"integer": "3", "number": "2.5", "boolean": "true or false"}
@@ -45,26 +47,18 @@ def show_job(session: Session, job: JobArgument) -> Outcome:
 def run(
     session: Session,
     job: JobArgument,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="NAME=VALUE", help="A value for an input; may be repeated.")
-    ] = None,
+    inputs: Inputs = None,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 1 unless it succeeded.")] = False,
+    wait: Wait = False,
     identity: ClientId = None,
+    store: DirectStore = None,
 ) -> Outcome:
     """Run a job now. The run id is printed before it is sent, so that a lost answer can be repeated with --id."""
-    values = _values(session, job, inputs or [])
-    run_id = session.announce_id(identity, "run", "run id")
-    path = _jobs_path(session) + path_of(job, "runs")
-    body = session.api.call("POST", path, body={"run_id": run_id, "inputs": values}, repeatable=True).body
-    if body.get("reused"):
-        session.say(f"this run was requested before; it is {body['run']['state']}")
-    if not wait:
-        return Outcome(
-            body, [run_facts(body["run"])], committed=f"the run is {run_id}; see `tidemill runs show {run_id}`"
-        )
-    ended = wait_for_end(session, run_id)
-    return Outcome({**body, "run": ended}, [run_facts(ended)], f"the run is {run_id}", exit_code=ended_badly(ended))
+    with operating(session, store) as operator:
+        values = _values(operator, session.place(), job, inputs or [])
+        run_id = session.announce_id(identity, "run", "run id")
+        body = operator.request(session.place(), job, {"run_id": run_id, "inputs": values})
+        return requested(session, body, wait=wait, read=operator.run if store else None)
 
 
 def _jobs_path(session: Session) -> str:
@@ -82,19 +76,14 @@ def _flat(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
 # --- inputs
 
 
-def _values(session: Session, job: str, inputs: Sequence[str]) -> dict[str, Any]:
+def _values(operator: Operating, place: Place, job: str, inputs: Sequence[str]) -> dict[str, Any]:
     """``NAME=VALUE`` as the types that the job declares; an unknown name is left to the server to refuse."""
     if not inputs:
         return {}
-    found = session.api.call("GET", _jobs_path(session) + path_of(job)).body
+    found = operator.job(place, job)
     declared = dict(_flat(found)).get("inputs") or {}
     values: dict[str, Any] = {}
-    for text in inputs:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InvalidInputs.of_field("--input", f"write it as NAME=VALUE, not {text!r}")
-        if name in values:
-            raise InvalidInputs.of_field(f"--input {name}", "is given twice")
+    for name, value in named_values(inputs).items():
         values[name] = _typed(name, value, str((declared.get(name) or {}).get("type", "text")))
     return values
 

@@ -68,6 +68,10 @@ StoreAddress = Annotated[
         "--store", metavar="URL", envvar="TIDEMILL_DATABASE_URL", help="Work on this database, not over the API."
     ),
 ]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 1 unless it succeeded.")]
+DirectStore = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="Work on this database as its operator, not over the API.")
+]
 ClientId = Annotated[
     str | None, typer.Option("--id", metavar="ID", help="Id of this change; give the printed one again to repeat it.")
 ]

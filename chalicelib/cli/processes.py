@@ -64,13 +64,18 @@ def run_worker_here(
             "--project", metavar="DIR", help="Project that this worker builds; may be repeated; default: here."
         ),
     ] = None,
+    *,
     state: Annotated[
         Path, typer.Option("--state", metavar="DIR", help="Where it keeps run folders and proofs of their end.")
     ] = Path(DATA_FOLDER),
     slots: Annotated[int, typer.Option("--slots", min=1, max=64, help="Runs at one time.")] = 1,
+    lambda_slots: Annotated[
+        int,
+        typer.Option("--lambda-slots", min=0, max=64, help="Runs of Lambda workers at one time, where no Lambda runs."),
+    ] = 0,
     python: Python = None,
 ) -> Outcome:
-    """Take runs from the container queue and build them until SIGTERM or Ctrl-C."""
+    """Take runs from the queue of the containers and build them until SIGTERM or Ctrl-C."""
     from ..workers.main import WorkerOptions, run_worker
 
     options = WorkerOptions(
@@ -80,5 +85,6 @@ def run_worker_here(
         token_file=session.options.token_file,
         python=python,
         slots=slots,
+        lambda_slots=lambda_slots,
     )
     return Outcome({"stopped": True}, exit_code=run_worker(options))

@@ -1,23 +1,26 @@
-"""``tidemill runs``: reading runs, waiting for one, cancelling one."""
+"""``tidemill runs``: reading runs, waiting for one; cancelling, rerunning and resolving one."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import deque
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from ..client.address import path_of
 from ..kernel.clock import instant_text
-from ..kernel.errors import UsageError
+from ..kernel.errors import NotFound, UsageError
 from . import logs
 from .command import Session, command, noun
 from .moments import instant_option
-from .options import ClientId, Cursor, Limit, RunArgument
+from .operating import operating
+from .options import ClientId, Cursor, DirectStore, Limit, RunArgument, Wait
 from .output import Facts, Outcome, Table, cell
-from .views import chosen, run_facts, run_rows, why_blocks
-from .waiting import ended_badly, wait_for_end
+from .views import chain_rows, chosen, run_blocks, run_facts, run_rows, why_blocks
+from .waiting import ended_badly, requested, wait_for_end
 
-_app = noun("runs", "Runs: what happened, why one waits, and stopping one.")
+_app = noun("runs", "Runs: what happened, why one waits, stopping one, and running one again.")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,6 +44,7 @@ def list_runs(
     ] = False,
     limit: Limit = None,
     cursor: Cursor = None,
+    store: DirectStore = None,
 ) -> Outcome:
     """List runs, newest first, one page."""
     location, target = (session.options.location, session.options.target) if everywhere else session.place_if_known()
@@ -48,7 +52,8 @@ def list_runs(
         "location": location, "target": target, "job": job, "state": state, "origin": origin,
         "after": _instant("--after", after), "before": _instant("--before", before), "limit": limit, "cursor": cursor,
     }  # fmt: skip
-    page = session.api.call("GET", "/runs", query=query).body
+    with operating(session, store) as operator:
+        page = operator.runs(query)
     if page.get("next_cursor"):
         session.say(f"there are more: --cursor {page['next_cursor']}")
     return Outcome(page, [Table(*run_rows(page["items"]), empty="no such runs")])
@@ -56,9 +61,10 @@ def list_runs(
 
 @command(_app, "show")
 def show_run(session: Session, run_id: RunArgument) -> Outcome:
-    """Show one run."""
+    """Show one run, what was seen of its workers, and the chain of retries that it stands in."""
     run = session.api.call("GET", path_of("runs", run_id)).body
-    return Outcome(run, [run_facts(run)])
+    chain = _chain(session, run)
+    return Outcome(run, [*run_blocks(run), *([Table(*chain_rows(chain))] if len(chain) > 1 else [])])
 
 
 @command(_app, "why")
@@ -114,13 +120,78 @@ def cancel_run(
     run_id: RunArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept with the run.")] = "",
     identity: ClientId = None,
+    store: DirectStore = None,
 ) -> Outcome:
     """Cancel a run: at once while it waits, by a signal to its worker while it works."""
     cancel_id = session.announce_id(identity, "can", "cancel id")
-    body = {"cancel_id": cancel_id, "reason": reason}
-    answer = session.api.call("POST", path_of("runs", run_id, "cancel"), body=body, repeatable=True).body
-    pairs = [(name, cell(value)) for name, value in answer.items() if value not in (None, [])]
-    return Outcome(answer, [Facts([("run", run_id), *pairs])], f"the cancel of {run_id} was accepted as {cancel_id}")
+    with operating(session, store) as operator:
+        answer = operator.cancel(run_id, {"cancel_id": cancel_id, "reason": reason})
+    return _done(run_id, answer, f"the cancel of {run_id} was accepted as {cancel_id}")
+
+
+@command(_app, "rerun")
+def rerun_run(
+    session: Session,
+    run_id: RunArgument,
+    *,
+    current: Annotated[
+        bool, typer.Option("--current", help="By the job as it is published now, with the same inputs.")
+    ] = False,
+    from_failed: Annotated[
+        bool, typer.Option("--from-failed", help="Only the nodes that were not built, and what lies below them.")
+    ] = False,
+    wait: Wait = False,
+    identity: ClientId = None,
+) -> Outcome:
+    """Run a finished run once more, as it was. The id of the new run is printed before it is sent."""
+    if current and from_failed:
+        raise UsageError("--current and --from-failed exclude each other: the nodes of another snapshot did not fail")
+    new_id = session.announce_id(identity, "run", "run id")
+    body = {"run_id": new_id, "current": current, "from_failed": from_failed}
+    answer = session.api.call("POST", path_of("runs", run_id, "rerun"), body=body, repeatable=True).body
+    return requested(session, answer, wait=wait)
+
+
+@command(_app, "resolve")
+def resolve_run(
+    session: Session,
+    run_id: RunArgument,
+    *,
+    outcome: Annotated[str, typer.Option("--outcome", metavar="STATE", help="succeeded, failed or cancelled.")],
+    reason: Annotated[str, typer.Option("--reason", help="How you know; kept with the run.")],
+    identity: ClientId = None,
+    store: DirectStore = None,
+) -> Outcome:
+    """Say how a run ended that is marked lost, or free the relations that a finished one still holds."""
+    resolve_id = session.announce_id(identity, "res", "resolve id")
+    with operating(session, store) as operator:
+        answer = operator.resolve(run_id, {"resolve_id": resolve_id, "outcome": outcome, "reason": reason})
+    return _done(run_id, answer, f"the resolution of {run_id} was accepted as {resolve_id}", answer.get("warnings", []))
+
+
+def _done(run_id: str, answer: dict[str, Any], committed: str, warnings: Sequence[str] = ()) -> Outcome:
+    pairs = [(name, cell(value)) for name, value in answer.items() if value not in (None, []) and name != "run_id"]
+    return Outcome(answer, [Facts([("run", run_id), *pairs])], committed, warnings=warnings)
+
+
+def _chain(session: Session, run: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first run and its retries, oldest first, as far as they are kept; a run without any is its own chain."""
+    chain = deque([run])
+    while earlier := _linked(session, chain[0], "retry_of"):
+        chain.appendleft(earlier)
+    while later := _linked(session, chain[-1], "retried_by"):
+        chain.append(later)
+    return list(chain)
+
+
+def _linked(session: Session, run: dict[str, Any], name: str) -> dict[str, Any] | None:
+    if not run.get(name):
+        return None
+    try:
+        found: dict[str, Any] = session.api.call("GET", path_of("runs", run[name])).body
+    except NotFound:  # retention has taken it
+        return None
+    return found
 
 
 def _instant(option: str, text: str | None) -> str | None:

@@ -34,15 +34,28 @@ def run_rows(items: Sequence[Row]) -> Columns:
     return chosen(columns, items)
 
 
+def run_blocks(run: Row) -> list[Block]:
+    """One run, and what recovery saw of its workers."""
+    blocks: list[Block] = [run_facts(run)]
+    if heartbeats := run.get("heartbeats"):
+        columns, rows = chosen(("observed_at", "boot_id", "kind", "counter"), heartbeats)
+        blocks.append(Table(("seen at", "worker", "heartbeat", *columns[3:]), rows))
+    return blocks
+
+
 def run_facts(run: Row) -> Facts:
     """One run: what, why, and how it stands."""
-    pairs = [
-        (name, cell(value)) for name, value in run.items() if name not in {"summary", "claim"} and value is not None
-    ]
+    apart = {"summary", "claim", "heartbeats"}
+    pairs = [(name, cell(value)) for name, value in run.items() if name not in apart and value is not None]
     for outer in ("claim", "summary"):
         inner = run.get(outer) or {}
         pairs += [(f"{outer} {name}", cell(value)) for name, value in inner.items() if value is not None]
     return Facts(pairs)
+
+
+def chain_rows(items: Sequence[Row]) -> Columns:
+    """A run and its retries, oldest first."""
+    return chosen(("retry_number", "run_id", "state", "end_reason", "not_before", "started_at", "finished_at"), items)
 
 
 def why_blocks(why: Row) -> list[Block]:
@@ -61,6 +74,8 @@ def why_blocks(why: Row) -> list[Block]:
             for one in blockers
         ]
         blocks.append(Table(("blocker", "on", "since", "clears when", "detail"), rows))
+    if progress := why.get("progress"):
+        blocks.append(facts(progress))
     if claim := why.get("claim"):
         blocks.append(facts(claim))
     return blocks

@@ -56,6 +56,7 @@ class _Request:
     query: Query | None
     token: SecretStr | None
     repeatable: bool
+    headers: Mapping[str, str]
 
 
 class ApiClient:
@@ -110,17 +111,18 @@ class ApiClient:
         query: Query | None = None,
         repeatable: bool = False,
         token: SecretStr | str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send one request below ``/v1`` and return its good answer.
 
         ``repeatable`` says that the body carries a client-made id, so that a repeat is safe; GET, PUT and DELETE
-        always are. ``token`` replaces the client's own. Raises the kernel error of the problem's code,
+        always are. ``token`` replaces the client's own; ``headers`` are sent beside ours. Raises the kernel error of the problem's code,
         ``OutcomeUnknown`` when a change was not acknowledged, ``Unavailable`` when a read was not.
         """
         content = None if body is None else _encoded(body)
         wanted = as_secret(token) if token is not None else self._token
         safe = repeatable or method in _IDEMPOTENT
-        return self._repeated(_Request(method, path, content, query, wanted, safe))
+        return self._repeated(_Request(method, path, content, query, wanted, safe, headers or {}))
 
     def pages(self, path: str, query: Query | None = None) -> Iterator[dict[str, Any]]:
         """Every item of a list route, page after page."""
@@ -303,7 +305,9 @@ def _parameters(query: Query | None) -> dict[str, str]:
 
 
 def _headers(request: _Request) -> dict[str, str]:
-    headers = {} if request.content is None else {"content-type": "application/json"}
+    headers = dict(request.headers)
+    if request.content is not None:
+        headers["content-type"] = "application/json"
     if request.token is not None:
         headers["authorization"] = f"Bearer {request.token.get_secret_value()}"
     return headers

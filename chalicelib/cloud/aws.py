@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import boto3
@@ -16,6 +16,7 @@ from botocore.config import Config
 from ..kernel.errors import Unavailable
 from ..settings import Settings
 from .ports import QueueMessage, Refusal
+from .secrets import AwsSecrets
 
 # Fixed, meaningless credentials: a local endpoint wants a signature and checks none.
 _LOCAL_CREDENTIALS = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
@@ -25,6 +26,9 @@ _CONFIG = Config(
 
 # What SQS takes in one call.
 _BATCH = 10
+_DEPTHS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+# Of the ARN of an ECS task: what comes before the cluster, the cluster, the task.
+_ARN_PARTS = 3
 # A beat that waits for half a minute is a lost lease: give up early, beat again.
 _BEAT_CONFIG = Config(
     retries={"mode": "standard", "max_attempts": 1}, connect_timeout=2, read_timeout=5, max_pool_connections=1
@@ -79,6 +83,16 @@ class Aws:
     def own_leases(self) -> DynamoTable:
         """The table of leases over a connection pool of its own, for a beat thread, which repeats by itself."""
         return DynamoTable(self.client("dynamodb", _BEAT_CONFIG), self.settings.name_of("leases"))
+
+    @cached_property
+    def tasks(self) -> EcsTasks:
+        """The tasks of the container service."""
+        return EcsTasks(partial(self.client, "ecs"))
+
+    @cached_property
+    def secrets(self) -> AwsSecrets:
+        """Secrets Manager and the parameters of Systems Manager."""
+        return AwsSecrets(self.client)
 
     @cached_property
     def objects(self) -> S3Objects:
@@ -148,6 +162,42 @@ class SqsQueues:
             self._client.change_message_visibility(
                 QueueUrl=self._url(queue), ReceiptHandle=receipt, VisibilityTimeout=seconds
             )
+
+    def waiting(self, queue: str) -> int:
+        """How many messages SQS believes to hold."""
+        with _answering("SQS"):
+            answer = self._client.get_queue_attributes(QueueUrl=self._url(queue), AttributeNames=list(_DEPTHS))
+        return sum(int(answer["Attributes"][name]) for name in _DEPTHS)
+
+
+class EcsTasks:
+    """Tasks by their ARN, which names their cluster. The client is made when it is first needed, which is rarely."""
+
+    def __init__(self, make_client: Callable[[], Any]) -> None:
+        self._make_client = make_client
+
+    @cached_property
+    def _client(self) -> Any:
+        return self._make_client()
+
+    def last_statuses(self, task_arns: Sequence[str]) -> Mapping[str, str]:
+        """One DescribeTasks per cluster. Tasks are known for about an hour after they stopped."""
+        found: dict[str, str] = {}
+        for cluster in sorted({_cluster_of(arn) for arn in task_arns}):
+            asked = [arn for arn in task_arns if _cluster_of(arn) == cluster]
+            with _answering("ECS"):
+                try:
+                    answer = self._client.describe_tasks(cluster=cluster, tasks=asked)
+                except self._client.exceptions.ClusterNotFoundException:
+                    continue
+            found.update({task["taskArn"]: task["lastStatus"] for task in answer["tasks"]})
+        return found
+
+
+def _cluster_of(task_arn: str) -> str:
+    """``arn:aws:ecs:region:account:task/cluster/id``; the ARNs of before 2021 name no cluster."""
+    parts = task_arn.split("/")
+    return parts[1] if len(parts) == _ARN_PARTS else "default"
 
 
 class DynamoTable:

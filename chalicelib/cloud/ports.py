@@ -37,6 +37,9 @@ class QueueService(Protocol):
     def hide(self, queue: str, receipt: str, seconds: int) -> None:
         """Make a received message visible again only after ``seconds`` (0: at once)."""
 
+    def waiting(self, queue: str) -> int:
+        """About how many messages the queue holds, visible or not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -77,6 +80,32 @@ class LeaseTable(Protocol):
 
     def remove(self, pk: str, sk: str) -> None:
         """Delete an item, whoever owns it; nothing when there is none."""
+
+
+class TaskService(Protocol):
+    """What the container service (ECS) knows of tasks, by their ARN."""
+
+    def last_statuses(self, task_arns: Sequence[str]) -> Mapping[str, str]:
+        """The last status (``RUNNING``, ``STOPPED`` ...) of each of up to 100 tasks; one that it does not know is left out."""
+
+
+class NoTasks:
+    """The ``TaskService`` of an installation whose workers are no tasks: it knows none."""
+
+    def last_statuses(self, task_arns: Sequence[str]) -> Mapping[str, str]:
+        """Nothing."""
+        del task_arns
+        return {}
+
+
+class SecretStore(Protocol):
+    """Where secrets lie, by the references that people write behind ``secret:``."""
+
+    def read(self, reference: str) -> str:
+        """The value.
+
+        Raises ``InvalidInputs`` for one that is not there or may not be read, ``Unavailable`` when the store is away.
+        """
 
 
 class ObjectStore(Protocol):

@@ -16,8 +16,10 @@ DEAD = "-dead"
 # Visibility in seconds and receives before a message is dead-lettered.
 QUEUES: Mapping[str, tuple[int, int]] = {
     "tick": (180, 5),
+    "recovery": (180, 5),
     "run-lambda": (960, 5),
     "run-container": (120, 5),
+    "task-events": (120, 5),
 }
 TABLES = ("leases", "hints")
 _KEPT_SECONDS = 14 * 24 * 3_600

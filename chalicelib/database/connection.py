@@ -14,7 +14,9 @@ from psycopg.types.json import set_json_dumps
 from psycopg_pool import ConnectionPool
 
 from ..kernel.canonical import canonical_json
+from ..kernel.clock import SystemClock
 from ..kernel.limits import (
+    CONNECTION_TRUSTED_SECONDS,
     CONNECTION_WAIT_SECONDS,
     IDLE_TRANSACTION_TIMEOUT_MS,
     RECONNECT_SECONDS,
@@ -41,17 +43,34 @@ set_json_dumps(canonical_json)
 
 def database_clock(connection: Connection) -> datetime:
     """The database's own time, not fixed at transaction start as ``now()`` would be."""
-    row = connection.execute("SELECT clock_timestamp() AS now").fetchone()
+    return _time_of(connection.execute("SELECT clock_timestamp() AS now"))
+
+
+def _begin_at_database_clock(connection: Connection) -> datetime:
+    """Begin a transaction and read the clock in it, in one round trip."""
+    cursor = connection.execute("BEGIN; SELECT clock_timestamp() AS now")
+    cursor.nextset()
+    return _time_of(cursor)
+
+
+def _time_of(cursor: psycopg.Cursor[Row]) -> datetime:
+    row = cursor.fetchone()
     if row is None:  # the statement returns a row or raises; this is for the type checker
         raise psycopg.OperationalError("the database gave no time")
     return datetime.fromisoformat(row["now"].isoformat())
+
+
+class _Pooled(psycopg.Connection[Row]):
+    """A connection of a pool, and when it was last good, on this machine's stopwatch."""
+
+    good_at = float("-inf")
 
 
 class Transaction:
     """An open transaction and the one instant ``now`` that all its statements share."""
 
     def __init__(self, connection: Connection, now: datetime, counted: Callable[[], None]) -> None:
-        self._connection = connection
+        self._cursor = connection.cursor()
         self.now = now
         self._counted = counted
 
@@ -73,7 +92,7 @@ class Transaction:
         unknown = values.keys() ^ query.parameters
         if unknown:
             raise TypeError(f"query {query.name}: parameters differ by {sorted(unknown)}")
-        return self._connection.execute(query.text.encode(), values)
+        return self._cursor.execute(query.encoded, values)
 
 
 class Write(Protocol):
@@ -86,33 +105,40 @@ class Write(Protocol):
 class Database:
     """A bounded set of connections to one Postgres.
 
-    ``read_now`` is the database clock unless a simulation passes its own. A connection is checked when
-    borrowed, so that one that died while the process was frozen is replaced, not used. ``statements`` counts what
-    was sent, so that "a bounded number per batch" can be checked.
+    ``read_now`` is the database clock unless a simulation passes its own. A connection that was not used just before
+    is checked when borrowed, so that one that died while the process was frozen is replaced, not used. ``statements``
+    and ``transactions`` count what was sent, so that "a bounded number per batch" can be checked.
     """
 
     def __init__(self, url: str, *, connections: int = 1, read_now: ReadNow = database_clock) -> None:
         self._read_now = read_now
-        self.statements = 0
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
+        self._clock = SystemClock()
+        self._trusted_after = float("-inf")
+        self.statements = self.transactions = 0
+        self._pool: ConnectionPool[_Pooled] = ConnectionPool(
             url,
+            connection_class=_Pooled,
             min_size=0,
             max_size=connections,
             timeout=CONNECTION_WAIT_SECONDS,
             # after an outage the next borrower tries anew, instead of waiting for a back-off that has grown
             reconnect_timeout=RECONNECT_SECONDS,
-            kwargs={"row_factory": dict_row, "options": _SESSION, "application_name": "tidemill", "connect_timeout": 5},
-            check=ConnectionPool.check_connection,
+            kwargs={
+                "row_factory": dict_row,
+                "options": _SESSION,
+                "application_name": "tidemill",
+                "connect_timeout": 5,
+                "autocommit": True,  # BEGIN goes with the reading of the clock
+            },
+            check=self._check,
             open=False,
         )
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Begin, yield, commit; any exception rolls everything back and the driver's errors become ours."""
-        with translated():
-            self._pool.open()
-            with self._pool.connection() as connection:
-                yield self._transaction(connection)
+        with translated(), self._borrowed() as connection:
+            yield self._transaction(connection)
 
     def write(self, operation: Callable[[Transaction], Result]) -> Result:
         """Run ``operation`` in its own transaction and commit it.
@@ -125,11 +151,32 @@ class Database:
             return result
 
     def _once(self, operation: Callable[[Transaction], Result]) -> Result:
-        self._pool.open()
-        with self._pool.connection() as connection:
+        with self._borrowed() as connection:
             return operation(self._transaction(connection))
 
+    @contextmanager
+    def _borrowed(self) -> Iterator[Connection]:
+        self._pool.open()
+        try:
+            with self._pool.connection() as connection:
+                yield connection
+                connection.commit()
+                connection.good_at = self._clock.elapsed_seconds()
+        except psycopg.OperationalError:
+            # What ended this connection may have ended all the others.
+            self._trusted_after = self._clock.elapsed_seconds()
+            raise
+
+    def _check(self, connection: _Pooled) -> None:
+        now = self._clock.elapsed_seconds()
+        if connection.good_at <= max(self._trusted_after, now - CONNECTION_TRUSTED_SECONDS):
+            ConnectionPool.check_connection(connection)
+
     def _transaction(self, connection: Connection) -> Transaction:
+        self.transactions += 1
+        if self._read_now is database_clock:
+            return Transaction(connection, _begin_at_database_clock(connection), self._count)
+        connection.execute("BEGIN")
         return Transaction(connection, self._read_now(connection), self._count)
 
     def _count(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 
 _NAME = re.compile(r"^-- name: ([a-z_]+)\s*$", re.MULTILINE)
@@ -13,13 +13,18 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _COMMENT = re.compile(r"--[^\n]*")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Query:
     """One named statement, with its parameters in the driver's own form."""
 
     name: str
     text: str
     parameters: frozenset[str]
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The text as the driver takes it: always the same object, by which it finds what it knows of it."""
+        return self.text.encode()
 
 
 class Queries:

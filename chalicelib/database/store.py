@@ -26,6 +26,15 @@ _APPLICATION_DELETES = (
     "current_snapshots",
     "due_messages",
     "scheduler_shards",
+    # items of a backfill that could not be claimed, and what is past its keeping time; what hangs on these goes with them
+    "runs",
+    "backfills",
+    "ticks",
+    "heartbeat_observations",
+    "platform_alerts",
+    "access_tokens",
+    "snapshots",
+    "publications",
 )
 
 

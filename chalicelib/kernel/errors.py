@@ -107,9 +107,27 @@ class IdReused(TidemillError):
 
 
 class AlreadyFinished(TidemillError):
-    """The run has already finished."""
+    """It has already finished."""
 
     code = "already_finished"
+
+
+class NotTerminal(TidemillError):
+    """The run has not ended yet."""
+
+    code = "not_terminal"
+
+
+class NothingToRerun(TidemillError):
+    """Every node of the run was built; there is nothing left to rerun."""
+
+    code = "nothing_to_rerun"
+
+
+class StillBeating(TidemillError):
+    """The run's worker still gives signs of life."""
+
+    code = "still_beating"
 
 
 class ClaimTaken(TidemillError):
@@ -158,6 +176,18 @@ class LocationDisabled(TidemillError):
     """The location is disabled."""
 
     code = "location_disabled"
+
+
+class PreconditionFailed(TidemillError):
+    """It was changed since it was read."""
+
+    code = "precondition_failed"
+
+
+class PreconditionRequired(TidemillError):
+    """A change of this needs to say from what it was made."""
+
+    code = "precondition_required"
 
 
 class FolderInUse(TidemillError):
@@ -305,6 +335,9 @@ STATUS: Mapping[str, int] = {
     "forbidden": 403,
     "id_reused": 409,
     "already_finished": 409,
+    "not_terminal": 409,
+    "nothing_to_rerun": 409,
+    "still_beating": 409,
     "claim_taken": 409,
     "claim_ended": 409,
     "cancelled": 409,
@@ -313,6 +346,8 @@ STATUS: Mapping[str, int] = {
     "snapshot_not_current": 409,
     "has_live_claims": 409,
     "location_disabled": 409,
+    "precondition_failed": 412,
+    "precondition_required": 428,
     "invalid_request": 422,
     "invalid_schedule": 422,
     "invalid_inputs": 422,

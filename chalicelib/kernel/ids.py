@@ -19,7 +19,7 @@ BootId = NewType("BootId", str)
 SnapshotId = NewType("SnapshotId", str)
 TriggerId = NewType("TriggerId", str)
 
-Prefix = Literal["run", "clm", "boot", "evt", "tok", "pub", "req", "can", "own", "rep"]
+Prefix = Literal["run", "clm", "boot", "evt", "tok", "pub", "req", "can", "own", "rep", "bkf", "res"]
 
 CLIENT_ID_PATTERN = r"^[A-Za-z0-9_-]{16,64}$"
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{16,64}")

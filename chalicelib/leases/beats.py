@@ -57,7 +57,10 @@ class BeatThread:
             if answer is None:
                 continue
             self._last_beat_at = sent_at
-            self._deliver(answer)
+            try:
+                self._deliver(answer)
+            except Exception:  # whoever listens must not end the beats
+                _LOGGER.exception("the answer of a beat was not delivered")
             if answer.lost is not None:
                 return
 

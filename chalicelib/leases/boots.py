@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from ..cloud.ports import LeaseTable, Refusal
@@ -64,6 +64,17 @@ def _mark(table: LeaseTable, key: tuple[str, str], attribute: str, name: str, va
     return not isinstance(answer, Refusal)
 
 
+def boots_of_machine(table: LeaseTable, machine_id: str) -> list[Mapping[str, Any]]:
+    """The items of all boots on one machine, whoever owns them, by consistent reads of every partition."""
+    items = (item for partition in range(BOOT_PARTITIONS) for item in table.partition(f"boots#{partition}"))
+    return [item for item in items if item.get("machine_id") == machine_id]
+
+
+def boot_id_of(item: Mapping[str, Any]) -> str:
+    """Whose item it is."""
+    return str(item["sk"]).removeprefix("boot#")
+
+
 # --- the owner's side
 
 
@@ -81,6 +92,40 @@ class BeatAnswer:
     cancels: Mapping[str, str] = field(default_factory=dict)
     revoked_claims: frozenset[str] = frozenset()
     lost: Literal["gone", "taken", "revoked"] | None = None
+
+
+def beat(
+    table: LeaseTable,
+    boot_id: str,
+    owner_token: str,
+    now: datetime,
+    process_groups: Mapping[str, Mapping[str, int]] | None = None,
+) -> BeatAnswer:
+    """One beat of the boot that ``owner_token`` owns: one conditional update of its counter, and what that brings back.
+
+    ``process_groups`` replaces those of the item. A refused condition is settled by a consistent read (S9).
+    """
+    key = key_of(boot_id, partition_of(boot_id))
+    groups = {} if process_groups is None else {":groups": {run: dict(g) for run, g in process_groups.items()}}
+    answer = table.update(
+        *key,
+        expression="SET #counter = #counter + :one, tidy_at = :tidy_at"
+        + (", process_groups = :groups" if groups else ""),
+        condition=_MINE,
+        names={"#counter": "counter"},
+        values={":one": 1, ":tidy_at": tidy_at(now), ":owner": owner_token, **groups},
+    )
+    if not isinstance(answer, Refusal):
+        return _read(answer)
+    item = table.get(*key)
+    if item is None:
+        return BeatAnswer(lost="gone")
+    return _read(item) if item["owner_token"] == owner_token else BeatAnswer(lost="taken")
+
+
+def tidy_at(now: datetime) -> int:
+    """When the item may be tidied away, in whole seconds since 1970; it decides nothing else (S8)."""
+    return int((now + timedelta(seconds=LEASE_TIDY_SECONDS)).timestamp())
 
 
 class BootLease:
@@ -101,6 +146,7 @@ class BootLease:
         locations: Sequence[str],
         clock: Clock,
         lease_seconds: int = LEASE_SECONDS,
+        started_ref: str | None = None,
     ) -> None:
         self.boot_id = boot_id
         self.partition = partition_of(boot_id)
@@ -112,6 +158,7 @@ class BootLease:
         self._kind = kind
         self._locations = list(locations)
         self._clock = clock
+        self._started_ref = started_ref
         self._lock = threading.Lock()
         self._state: Literal["new", "open", "closed"] = "new"
 
@@ -126,19 +173,7 @@ class BootLease:
     def beat(self) -> BeatAnswer:
         """One conditional update of the counter. Raises what the table raises; that is no reason to stop work."""
         self._check_open()
-        answer = self._beat_table.update(
-            *self._key(),
-            expression="SET #counter = #counter + :one, tidy_at = :tidy_at",
-            condition=_MINE,
-            names={"#counter": "counter"},
-            values={":one": 1, ":tidy_at": self._tidy_at(), ":owner": self._owner_token},
-        )
-        if not isinstance(answer, Refusal):
-            return _read(answer)
-        item = self._beat_table.get(*self._key())
-        if item is None:
-            return BeatAnswer(lost="gone")
-        return _read(item) if self._owns(item) else BeatAnswer(lost="taken")
+        return beat(self._beat_table, self.boot_id, self._owner_token, self._clock.now())
 
     def record_group(self, run_id: str, group: int, started: int) -> None:
         """Note the process group (its leader's pid and start time) of a run's child, before the child does anything.
@@ -152,11 +187,14 @@ class BootLease:
         self._change("REMOVE process_groups.#run, cancel.#run", run_id, {})
 
     def close(self) -> None:
-        """Delete the item if it is ours; once. The beat thread must have ended before."""
+        """Delete the item if it is ours; once. The beat thread must have ended before.
+
+        Its connection is used, since it gives up early: a stop must end in time.
+        """
         with self._lock:
             was_open, self._state = self._state == "open", "closed"
         if was_open:
-            self._table.delete(*self._key(), owner_token=self._owner_token)
+            self._beat_table.delete(*self._key(), owner_token=self._owner_token)
 
     def _change(self, expression: str, run_id: str, values: Mapping[str, Any]) -> None:
         self._check_open()
@@ -171,26 +209,19 @@ class BootLease:
             raise LeaseLost(f"the lease of boot {self.boot_id} is gone or has another owner")
 
     def _first_attributes(self) -> dict[str, Any]:
-        identity = self._identity
         return {
             "owner_token": self._owner_token,
             "counter": 0,
             "kind": self._kind,
             "locations": self._locations,
-            "machine_id": identity.machine_id,
-            "kernel_boot_id": identity.kernel_boot_id,
-            "pid_namespace": identity.pid_namespace,
-            "pid": identity.pid,
-            "pid_started": identity.pid_started,
+            "started_ref": self._started_ref or "",
+            **asdict(self._identity),
             "process_groups": {},
             "cancel": {},
             "revoked": {},
             "lease_seconds": self.lease_seconds,
-            "tidy_at": self._tidy_at(),
+            "tidy_at": tidy_at(self._clock.now()),
         }
-
-    def _tidy_at(self) -> int:
-        return int((self._clock.now() + timedelta(seconds=LEASE_TIDY_SECONDS)).timestamp())
 
     def _owns(self, item: Mapping[str, Any] | None) -> bool:
         return item is not None and item["owner_token"] == self._owner_token

@@ -24,13 +24,15 @@ _LOWERED = 0
 class Hint:
     """``next_due`` in whole milliseconds since 1970 (0: look at once), and under which zone data it was computed.
 
-    ``shards`` is how many shards there were when it was raised; 0 before the first raise.
+    ``shards`` is how many shards there were when it was raised; 0 before the first raise. ``active``: there may be an
+    accepted claim whose boot this shard serves, so that somebody has to watch leases.
     """
 
     next_due: int
     tzdata: str
     generation: int
     shards: int
+    active: bool
 
     def may_have_work(self, now: datetime, tzdata: str) -> bool:
         """Whether a tick at ``now`` with that zone data should look at the shard."""
@@ -39,11 +41,15 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Until when a shard has nothing to do, under which zone data that was computed, and how many shards there are."""
+    """Until when a shard has nothing to do, under which zone data that was computed, and how many shards there are.
+
+    ``active`` says whether it serves the boot of an accepted claim.
+    """
 
     until: datetime
     tzdata: str
     shards: int
+    active: bool
 
 
 def shards_to_visit(read: Mapping[int, Hint], now: datetime, tzdata: str) -> list[int] | None:
@@ -52,6 +58,14 @@ def shards_to_visit(read: Mapping[int, Hint], now: datetime, tzdata: str) -> lis
     if count == 0:
         return None
     return [shard for shard in range(count) if shard not in read or read[shard].may_have_work(now, tzdata)]
+
+
+def shards_to_watch(read: Mapping[int, Hint]) -> list[int] | None:
+    """The shards whose boots have to be watched, an absent hint counting as active; ``None`` as above."""
+    count = max((hint.shards for hint in read.values()), default=0)
+    if count == 0:
+        return None
+    return [shard for shard in range(count) if shard not in read or read[shard].active]
 
 
 class Hints:
@@ -66,22 +80,28 @@ class Hints:
 
     def lower(self, shard: int) -> None:
         """Make the shard due at once; unconditional, and any raise that began before will fail."""
-        self._lower(shard, "if_not_exists(shards, :zero)", {})
+        self._lower(shard, "if_not_exists(shards, :zero)", {}, active=False)
+
+    def activate(self, shard: int) -> None:
+        """The same for a shard that will have a boot to watch."""
+        self._lower(shard, "if_not_exists(shards, :zero)", {}, active=True)
 
     def announce(self, count: int) -> None:
-        """Lower every hint, and say in each that there are ``count`` shards."""
+        """Lower every hint, and say in each that there are ``count`` shards; all are active, for boots are served anew."""
         for shard in range(count):
-            self._lower(shard, ":count", {":count": count})
+            self._lower(shard, ":count", {":count": count}, active=True)
 
-    def _lower(self, shard: int, shards: str, values: Mapping[str, int]) -> None:
+    def _lower(self, shard: int, shards: str, values: Mapping[str, int], *, active: bool) -> None:
         self._table.update(
             _PARTITION,
             str(shard),
             expression="SET next_due = :zero, #generation = if_not_exists(#generation, :zero) + :one, "
-            f"tzdata = if_not_exists(tzdata, :none), shards = {shards}",
+            f"tzdata = if_not_exists(tzdata, :none), shards = {shards}, "
+            # An item that this makes was absent, which counted as active.
+            f"active = {':yes' if active else 'if_not_exists(active, :yes)'}",
             condition=None,
             names=_GENERATION,
-            values={":zero": _LOWERED, ":one": 1, ":none": "", **values},
+            values={":zero": _LOWERED, ":one": 1, ":none": "", ":yes": True, **values},
         )
 
     def generation(self, shard: int) -> int:
@@ -94,13 +114,14 @@ class Hints:
         answer = self._table.update(
             _PARTITION,
             str(shard),
-            expression="SET next_due = :next, tzdata = :tzdata, shards = :shards",
+            expression="SET next_due = :next, tzdata = :tzdata, shards = :shards, active = :active",
             condition="#generation = :generation",
             names=_GENERATION,
             values={
                 ":next": _milliseconds(sleep.until),
                 ":tzdata": sleep.tzdata,
                 ":shards": sleep.shards,
+                ":active": sleep.active,
                 ":generation": generation,
             },
         )
@@ -112,7 +133,13 @@ class Hints:
 
 
 def _hint(item: Mapping[str, Any]) -> Hint:
-    return Hint(int(item["next_due"]), str(item["tzdata"]), int(item["generation"]), int(item["shards"]))
+    return Hint(
+        int(item["next_due"]),
+        str(item["tzdata"]),
+        int(item["generation"]),
+        int(item["shards"]),
+        bool(item.get("active", True)),
+    )
 
 
 def _milliseconds(instant: datetime) -> int:

@@ -31,12 +31,16 @@ class LeaseTaken(RuntimeError):  # noqa: N818 - a state, not an error
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """The item as it was read: owner (empty: free), counter, wake-ups wanted, and the newest epoch that it was told."""
+    """The item as it was read: owner (empty: free), counter, wake-ups wanted, and the newest epoch that it was told.
+
+    ``observed`` is what a recovery saw and left for whoever leads (empty: nothing).
+    """
 
     owner: str
     counter: int
     wanted: int
     epoch_seen: int
+    observed: str = ""
 
 
 class ShardLease:
@@ -74,9 +78,20 @@ class ShardLease:
             raise LeaseTaken
         return state
 
-    def want(self) -> LeaseState | None:
-        """Ask the owner for another pass; ``None`` when there is no item, so that nobody was asked."""
-        return self._change("SET wanted = wanted + :one", "attribute_exists(pk)", {":one": 1}, {})
+    def want(self, observed: str = "") -> LeaseState | None:
+        """Ask the owner for another pass; ``None`` when there is no item, so that nobody was asked.
+
+        ``observed`` is left in the item for that pass, in place of what an earlier one left.
+        """
+        if not observed:
+            return self._change("SET wanted = wanted + :one", "attribute_exists(pk)", {":one": 1}, {})
+        left = {":one": 1, ":observed": observed}
+        return self._change("SET wanted = wanted + :one, observed = :observed", "attribute_exists(pk)", left, {})
+
+    def forget_observed(self, observed: str) -> None:
+        """Remove what was left by an earlier ``want`` and is dealt with; nothing when it is newer, or the lease another's."""
+        values = {":none": "", ":observed": observed, ":me": self._token}
+        self._change("SET observed = :none", f"{_MINE} AND observed = :observed", values, {})
 
     def release(self, wanted: int | None) -> bool:
         """Free it; ``False`` when ``wanted`` has moved and another pass is owed. ``None`` frees it whatever is wanted."""
@@ -118,4 +133,6 @@ class ShardLease:
 
 
 def _state(item: Mapping[str, Any]) -> LeaseState:
-    return LeaseState(item["owner_token"], item["counter"], item["wanted"], item["epoch_seen"])
+    return LeaseState(
+        item["owner_token"], item["counter"], item["wanted"], item["epoch_seen"], item.get("observed", "")
+    )

@@ -9,7 +9,7 @@ from ..bootstrap import Services
 from ..entrypoints.events.dead_letter import handle_dead_letter
 from ..entrypoints.events.due_tick import handle_due_tick
 from ..entrypoints.events.tick import handle_tick
-from .pump import EventSource
+from .pump import EventSource, Handler
 
 
 def minute_tick(services: Services) -> Callable[[], object]:
@@ -17,11 +17,12 @@ def minute_tick(services: Services) -> Callable[[], object]:
     return partial(handle_tick, services.hints, lambda: services, services.clock)
 
 
-def event_sources(services: Services) -> list[EventSource]:
+def event_sources(services: Services, recovery: Handler) -> list[EventSource]:
     """The queues that Lambda would read; run queues are read by workers."""
     dead: Callable[..., None] = partial(handle_dead_letter, services)
     return [
         EventSource("tick", partial(handle_due_tick, services)),
+        EventSource("recovery", recovery),
         EventSource("run-lambda-dead", dead),
         EventSource("run-container-dead", dead),
     ]

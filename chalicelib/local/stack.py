@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ..bootstrap import Services, build_services
@@ -25,7 +26,7 @@ from .folder import LocalFolder
 from .infrastructure import start_aws, start_database
 from .publisher import LocalProject, ProjectPublisher
 from .pump import EventPump
-from .recovery import recover
+from .recovery import recover, recover_shard
 from .sources import event_sources, minute_tick
 from .tokens import keep_location_token, keep_operator_token
 from .troubles import Say
@@ -102,7 +103,7 @@ class LocalStack:
         tokens = _prepare(services, folder, locations.values())
         api.start()
         self._recover(services, folder)
-        self._start_pump(services)
+        self._start_pump(services, folder)
         addresses = Addresses(settings.api_url, settings.database_url, str(settings.aws_endpoint))
         folder.describe({"pid": os.getpid(), **asdict(addresses), "console": None})
         self._start_publisher(services, folder, locations, tokens)
@@ -129,6 +130,7 @@ class LocalStack:
             "database_connections": _DATABASE_CONNECTIONS,
             "api_url": server,
             "container_slots": self.options.slots,
+            "lambda_concurrency": self.options.slots,
         }
         settings = read_settings(self.environment).model_copy(update=own)
         return start_aws(self.options.aws_endpoint, folder, self._parts, settings, self.say)
@@ -142,11 +144,11 @@ class LocalStack:
             say=self.say,
         )
 
-    def _start_pump(self, services: Services) -> None:
-        pump = EventPump(
-            services.aws.queues, minute_tick(services), event_sources(services), clock=self.clock, say=self.say
-        )
+    def _start_pump(self, services: Services, folder: LocalFolder) -> None:
+        sources = event_sources(services, partial(recover_shard, services, folder.path, self.say))
+        pump = EventPump(services.aws.queues, minute_tick(services), sources, clock=self.clock, say=self.say)
         self._parts.callback(pump.stop)
+        self._parts.callback(services.recovery.close)  # it would keep the pump waiting for a whole lease
         pump.start()
 
     def _start_publisher(

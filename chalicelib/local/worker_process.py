@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from ..bootstrap import Services
 from ..settings import PREFIX, Settings
+from ..workers.pace import Pace
 from ..workers.supervisor import Supervisor
 from .folder import LocalFolder
 from .troubles import Say
@@ -26,7 +27,7 @@ _PROGRAM = "tidemill"
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """Which projects the worker builds, the secrets of their locations, and how many runs at once."""
+    """Which projects the worker builds, the secrets of their locations, and how many runs of each worker kind at once."""
 
     projects: Sequence[Path]
     secrets: Sequence[str]
@@ -57,6 +58,7 @@ class WorkerProcess:
             clock=self._services.clock,
             random=secrets.SystemRandom(),
             output=self._output,
+            stop_seconds=Pace(stop_seconds=self._services.settings.stop_grace_seconds).drain_seconds,
         )
         self._supervisor.start()
 
@@ -93,6 +95,9 @@ def worker_command(plan: WorkerPlan, state: Path) -> list[str]:
         "run",
         *projects,
         "--slots",
+        str(plan.slots),
+        # No Lambda runs here: the one worker takes their runs too.
+        "--lambda-slots",
         str(plan.slots),
         "--state",
         str(state),

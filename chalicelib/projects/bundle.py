@@ -50,7 +50,8 @@ class TriggerDefinition(Record):
 class JobDefinition(Record):
     """Everything that queueing, claiming and running a job needs; no Python object of the user.
 
-    ``nodes`` are the resolved node ids and ``relations`` the canonical relations it writes, both sorted.
+    ``nodes`` are the resolved node ids and ``relations`` the canonical relations it writes, both sorted; ``also`` are those
+    of the relations that the author declared, which a run of some of the nodes claims as well.
     ``build.target`` is always set for a tool: it names the target in the tool's own configuration.
     """
 
@@ -59,6 +60,7 @@ class JobDefinition(Record):
     build: Build
     nodes: tuple[str, ...]
     relations: tuple[str, ...]
+    also: tuple[str, ...] = ()
     worker: WorkerKind
     timeout_seconds: int = Field(ge=1)
     concurrency: int = Field(ge=1)

@@ -69,7 +69,7 @@ def compile_project(
 def _checked(drafts: Sequence[JobDraft], now: datetime) -> tuple[CompileWarning, ...]:
     """Schedules and sensors, before a tool is started."""
     check_run_sensors({draft.job: draft.watches for draft in drafts})
-    return (*_schedule_warnings(drafts, now), *_sensor_warnings(drafts), *_retry_warnings(drafts))
+    return (*_schedule_warnings(drafts, now), *_sensor_warnings(drafts))
 
 
 def _declared(
@@ -128,12 +128,6 @@ def _sensor_warnings(drafts: Iterable[JobDraft]) -> Iterable[CompileWarning]:
                     trigger.name,
                     f"{trigger.kind} sensor: stored; not evaluated by this release yet",
                 )
-
-
-def _retry_warnings(drafts: Iterable[JobDraft]) -> Iterable[CompileWarning]:
-    for draft in drafts:
-        if draft.retries is not None:
-            yield CompileWarning("retries_not_acted_on", draft.job, "retries: stored; not acted on by this release yet")
 
 
 def _tool_of(drafts: Iterable[JobDraft]) -> Tool:

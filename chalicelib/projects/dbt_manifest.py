@@ -103,6 +103,7 @@ def _detail(entry: Mapping[str, Any]) -> dict[str, object]:
     columns = entry.get("columns") or {}
     return {
         "name": entry.get("name"),
+        "fqn": entry.get("fqn") or [],
         "path": entry.get("original_file_path"),
         "description": entry.get("description") or "",
         "columns": [

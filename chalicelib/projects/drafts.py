@@ -36,7 +36,9 @@ class JobDraft(Record):
     triggers: tuple[TriggerDefinition, ...]
     watches: tuple[str, ...]
 
-    def definition(self, *, build: Build, nodes: Iterable[str], relations: Iterable[str]) -> JobDefinition:
+    def definition(
+        self, *, build: Build, nodes: Iterable[str], relations: Iterable[str], also: Iterable[str]
+    ) -> JobDefinition:
         """The definition that is published, with everything sorted."""
         return JobDefinition(
             job=self.job,
@@ -44,6 +46,7 @@ class JobDraft(Record):
             build=build,
             nodes=tuple(sorted(set(nodes))),
             relations=tuple(sorted(set(relations))),
+            also=tuple(sorted(set(also))),
             worker=self.worker,
             timeout_seconds=self.timeout_seconds,
             concurrency=self.concurrency,

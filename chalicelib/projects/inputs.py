@@ -164,14 +164,13 @@ class AppliedInputs:
     """Where the values go: variables of the tool, the environment, options of the build, and typed cursors.
 
     ``options`` has any of ``full_refresh`` (bool), ``start`` and ``end`` (text); ``cursors`` maps ``start`` and ``end``
-    to ``("ts" | "int", text)``; ``selection`` is the narrowed set of node ids, ``None`` for the whole job.
+    to ``("ts" | "int", text)``. A narrowed selection is no part of it: it is fixed with the run (``selection_of``).
     """
 
     vars: Mapping[str, JsonValue] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, JsonValue] = field(default_factory=dict)
     cursors: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    selection: tuple[str, ...] | None = None
 
 
 def apply_inputs(definition: JobDefinition, values: Mapping[str, JsonValue]) -> AppliedInputs:
@@ -191,7 +190,7 @@ def apply_inputs(definition: JobDefinition, values: Mapping[str, JsonValue]) -> 
             cursors[inner] = ("int" if declared.type == "integer" else "ts", _as_text(value))
         elif inner != "select":
             options[inner] = value if inner == "full_refresh" else _as_text(value)
-    return AppliedInputs(variables, environment, options, cursors, selection_of(definition, values))
+    return AppliedInputs(variables, environment, options, cursors)
 
 
 def selection_of(definition: JobDefinition, values: Mapping[str, JsonValue]) -> tuple[str, ...] | None:

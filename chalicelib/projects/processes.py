@@ -6,19 +6,34 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ..kernel.errors import CompileFailed
 from ..kernel.limits import COMPILE_SECONDS, TOOL_OUTPUT_BYTES
 
 # Credentials of the platform, and what would make the project's interpreter see our own packages.
-_REFUSED_PREFIXES = ("AWS_", "TIDEMILL_", "ECS_CONTAINER_METADATA", "LAMBDA_")
+_REFUSED_PREFIXES = ("AWS_", "TIDEMILL_", "ECS_", "LAMBDA_")
 _REFUSED_NAMES = frozenset({"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "VIRTUAL_ENV", "_HANDLER", "DATABASE_URL"})
 _TOKEN = re.compile(r"(^|_)TOKEN(S)?($|_)")
 _TOOLS_OWN = ("DBT_", "SQLBUILD_", "SQB_")
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+class ProgramRunner(Protocol):
+    """Runs one program to its end; whoever compiles may bring one that owns what it starts (``running_programs_by``)."""
+
+    def __call__(
+        self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdout: int, stderr: int
+    ) -> int | None:
+        """The exit code (negative: a signal), ``None`` after ``COMPILE_SECONDS``; nothing of it is left.
+
+        ``stdout`` and ``stderr`` are descriptors. Raises ``OSError`` when it cannot be started.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +68,22 @@ def run_to_end(argv: Sequence[str], *, cwd: Path, log_dir: Path, name: str, path
     environment = _child_environment(path_first)
     with out.open("wb") as stdout, err.open("wb") as stderr:
         try:
-            child = subprocess.Popen(
-                list(argv), cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-                start_new_session=True,
-            )  # fmt: skip
+            code = _RUNNER.get()(argv, cwd=cwd, environment=environment, stdout=stdout.fileno(), stderr=stderr.fileno())
         except OSError as problem:
             raise CompileFailed(f"{argv[0]} cannot be started: {problem.strerror}") from None
-        code = _wait(child, argv)
+    if code is None:
+        raise CompileFailed(f"{Path(argv[0]).name} did not finish within {COMPILE_SECONDS} s")
     return Finished(code, _tail(out), _tail(err))
+
+
+@contextmanager
+def running_programs_by(runner: ProgramRunner) -> Iterator[None]:
+    """Within the block, the programs that this thread runs to their end are run by ``runner``."""
+    token = _RUNNER.set(runner)
+    try:
+        yield
+    finally:
+        _RUNNER.reset(token)
 
 
 def _child_environment(path_first: Path | None) -> dict[str, str]:
@@ -75,15 +98,24 @@ def _child_environment(path_first: Path | None) -> dict[str, str]:
     return environment
 
 
-def _wait(child: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
+def _in_a_group(
+    argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdout: int, stderr: int
+) -> int | None:
+    child = subprocess.Popen(
+        list(argv), cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+        start_new_session=True,
+    )  # fmt: skip
     try:
         return child.wait(timeout=COMPILE_SECONDS)
     except subprocess.TimeoutExpired:
-        raise CompileFailed(f"{Path(argv[0]).name} did not finish within {COMPILE_SECONDS} s") from None
+        return None
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+
+
+_RUNNER: ContextVar[ProgramRunner] = ContextVar("program_runner", default=_in_a_group)
 
 
 def _tail(path: Path) -> str:

@@ -36,10 +36,11 @@ class Resolution:
     def _definition(self, draft: JobDraft) -> JobDefinition:
         graph = self.graph_of(draft.job)
         nodes = graph.selected[draft.job] if graph is not None else ()
-        relations = {canonical_relation(text, self.rule, self._namespace()) for text in draft.writes.also}
+        also = {canonical_relation(text, self.rule, self._namespace()) for text in draft.writes.also}
+        relations = set(also)
         if graph is not None and draft.writes.compiled:
             relations |= _written(graph, nodes)
-        return draft.definition(build=draft.build, nodes=nodes, relations=relations)
+        return draft.definition(build=draft.build, nodes=nodes, relations=relations, also=also)
 
     def _namespace(self) -> Namespace:
         first = self.graphs[0] if self.graphs else None

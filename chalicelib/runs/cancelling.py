@@ -51,7 +51,7 @@ def cancel(
     if run["cancel_id"] == request.cancel_id:
         return CancelAnswer.model_validate(run["cancel_response"]), _signal(tx, run, request.cancel_id)
     if run["status"] in TERMINAL:
-        raise AlreadyFinished(f"run {run_id} is already {run['status']}", facts={"state": run["status"]})
+        raise _finished(tx, run)
     if run["cancel_requested_at"] is not None:
         first = CancelAnswer.model_validate(run["cancel_response"])
         return first.model_copy(update={"status": "already_requested"}), None
@@ -63,6 +63,14 @@ def cancel(
     )
     _record(tx, ids, answer, request)
     return answer, Signal(run_id, request.cancel_id, claim["boot_id"], claim["boot_partition"])
+
+
+def _finished(tx: Transaction, run: Mapping[str, Any]) -> AlreadyFinished:
+    """The refusal, with the retry that a person may have meant."""
+    retry = tx.row(QUERIES["retry_of_run"], run_id=run["run_id"])
+    facts = {"state": run["status"]} | ({"retried_by": retry["run_id"]} if retry is not None else {})
+    told = f"; its retry is {retry['run_id']}, which is {retry['status']}" if retry is not None else ""
+    return AlreadyFinished(f"run {run['run_id']} is already {run['status']}{told}", facts=facts)
 
 
 def _cancel_at_once(

@@ -1,4 +1,4 @@
-"""The one door through which runs end: state, claims, slots, write claims, events, covered ticks, in one transaction."""
+"""The one door through which runs end: state, claims, slots, write claims, events, retry, in one transaction."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..database.connection import json_rows
 from ..kernel.ids import IdSource
 from ..kernel.limits import ACCEPT_SECONDS, DEADLINES_PER_BATCH, START_SECONDS
 from .queueing import NewEvent, NewRun, append_events, queue_runs
+from .retrying import hand_over_covered, queue_retries
 from .states import EndReason, RunState, sources_of
 
 QUERIES = load_queries(__package__)
@@ -18,7 +19,7 @@ QUERIES = load_queries(__package__)
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How one run ends. ``settled``: nothing of it can still write; ``proved``: its process was seen to be gone."""
+    """How one run ends. ``may_retry`` is false when a person has decided, so that no policy starts it again."""
 
     run_id: str
     state: RunState
@@ -26,6 +27,7 @@ class RunEnd:
     reported_outcome: str | None = None
     warnings: int = 0
     summary: Mapping[str, Any] = field(default_factory=dict)
+    may_retry: bool = True
 
 
 def end_runs(
@@ -33,7 +35,8 @@ def end_runs(
 ) -> list[dict[str, Any]]:
     """End those of the runs whose present state allows it (S35); returns their rows (job and shard).
 
-    The write claims go at once when ``settled``, else with the settle time of the target.
+    ``settled``: nothing of them can still write, so the write claims go at once, else with the settle time of the target.
+    ``proved``: their processes were seen to be gone. A retry that a job's policy asks for is queued here.
     """
     if not ends:
         return []
@@ -50,14 +53,20 @@ def end_runs(
         for end in ends
     ]
     ended = tx.rows(QUERIES["end_runs"], rows=json_rows(rows))
-    run_ids = [row["run_id"] for row in ended]
+    run_ids = {row["run_id"] for row in ended}
     if run_ids:
-        _release(tx, run_ids, settled=settled, proved=proved)
-        _append_ends(tx, ids, ends, set(run_ids))
-        _requeue_covered(
-            tx, ids, [end.run_id for end in ends if end.state == "launch_failed" and end.run_id in set(run_ids)]
-        )
+        _release(tx, sorted(run_ids), settled=settled, proved=proved)
+        _follow(tx, ids, [end for end in ends if end.run_id in run_ids])
     return ended
+
+
+def _follow(tx: Transaction, ids: IdSource, ends: Sequence[RunEnd]) -> None:
+    """What an end brings about: its retry or, for ticks that a run covered and that never started, another run."""
+    retries = queue_retries(tx, ids, {end.run_id: end.end_reason for end in ends if end.end_reason and end.may_retry})
+    _append_ends(tx, ids, ends, retries)
+    never_ran = [end.run_id for end in ends if end.state == "launch_failed"]
+    hand_over_covered(tx, {run_id: retries[run_id] for run_id in never_ran if run_id in retries})
+    _requeue_covered(tx, ids, [run_id for run_id in never_ran if run_id not in retries])
 
 
 def _release(tx: Transaction, run_ids: list[str], *, settled: bool, proved: bool) -> None:
@@ -69,20 +78,13 @@ def _release(tx: Transaction, run_ids: list[str], *, settled: bool, proved: bool
     tx.execute(QUERIES["drop_blockers"], run_ids=run_ids)
 
 
-def _append_ends(tx: Transaction, ids: IdSource, ends: Sequence[RunEnd], ended: set[str]) -> None:
-    append_events(
-        tx,
-        ids,
-        (
-            NewEvent(
-                end.run_id,
-                "ended",
-                {"state": end.state, "end_reason": end.end_reason, "reported": end.reported_outcome},
-            )
-            for end in ends
-            if end.run_id in ended
-        ),
-    )
+def _append_ends(tx: Transaction, ids: IdSource, ends: Sequence[RunEnd], retries: Mapping[str, str]) -> None:
+    append_events(tx, ids, (NewEvent(end.run_id, "ended", _told(end, retries.get(end.run_id))) for end in ends))
+
+
+def _told(end: RunEnd, retry: str | None) -> dict[str, Any]:
+    told = {"state": end.state, "end_reason": end.end_reason, "reported": end.reported_outcome}
+    return told if retry is None else told | {"retry": retry}
 
 
 def _requeue_covered(tx: Transaction, ids: IdSource, launch_failed: list[str]) -> None:
@@ -91,7 +93,8 @@ def _requeue_covered(tx: Transaction, ids: IdSource, launch_failed: list[str]) -
     runs = [
         NewRun(
             ids.mint("run"), tick["location"], tick["target"], tick["job"], tick["shard"], tick["snapshot_id"],
-            tick["inputs_json"], "schedule", trigger_id=tick["trigger_id"],
+            tick["inputs_json"], "schedule", trigger_id=tick["trigger_id"], scheduled_for=tick["scheduled_for"],
+            selection=tick["selection"],
         )
         for tick in ticks
     ]  # fmt: skip
@@ -127,7 +130,11 @@ def never_started(row: Mapping[str, Any], reason: EndReason) -> RunEnd:
 
 def end_boot(tx: Transaction, ids: IdSource, boot_id: str, location: str | None) -> list[dict[str, Any]]:
     """Settle the runs (of one location, or all) of a boot whose processes were proved to be gone (scheduler.md 7.3)."""
-    rows = tx.rows(QUERIES["runs_of_boot"], boot_id=boot_id, location=location)
+    return end_gone(tx, ids, tx.rows(QUERIES["runs_of_boot"], boot_id=boot_id, location=location))
+
+
+def end_gone(tx: Transaction, ids: IdSource, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """End runs whose processes were proved to be gone; rows of ``run_id``, ``status`` and ``cancel_requested_at``."""
     before_start = [never_started(row, "lost_before_start") for row in rows if row["status"] == "claimed"]
     started = [_lost(row) for row in rows if row["status"] == "running"]
     ended = end_runs(tx, ids, before_start, settled=True, proved=True)

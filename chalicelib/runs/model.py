@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, StringConstraints, model_validator
 
 from ..kernel import limits
 from ..kernel.records import CLIENT_ID_PATTERN, Instant, Record
@@ -13,7 +13,10 @@ from .states import EndReason, RunState
 
 ClientId = Annotated[str, Field(pattern=CLIENT_ID_PATTERN)]
 Text = Annotated[str, Field(max_length=limits.TEXT_FIELD_CHARACTERS)]
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=limits.TEXT_FIELD_CHARACTERS)]
 WorkerKind = Literal["lambda", "container"]
+StartedRef = Annotated[str, Field(min_length=1, max_length=limits.STARTED_REF_CHARACTERS)]
+Origin = Literal["schedule", "manual", "rerun", "retry", "backfill"]
 NodeStatus = Literal["succeeded", "failed", "warned", "skipped"]
 
 
@@ -34,16 +37,43 @@ class CancelRequest(Record):
     reason: Text = ""
 
 
+class RerunRequest(Record):
+    """``POST /runs/{run}/rerun``: as it was, or with ``current`` by today's job, or with ``from_failed`` what is left over."""
+
+    run_id: ClientId
+    current: bool = False
+    from_failed: bool = False
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.current and self.from_failed:
+            raise ValueError("current and from_failed exclude each other: the nodes of another snapshot did not fail")
+        return self
+
+
+class ResolveRequest(Record):
+    """``POST /runs/{run}/resolve``: an operator says how a run ended that nothing else can end."""
+
+    resolve_id: ClientId
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    reason: Reason
+
+
 # --- what workers ask
 
 
 class AcceptRequest(Record):
-    """``POST /worker/runs/{run}/accept``, with the boot credential."""
+    """``POST /worker/runs/{run}/accept``, with the boot credential.
+
+    ``started_ref`` is what the platform calls this start of the worker: the ARN of its ECS task, or the id of the Lambda's
+    invocation; ``None`` where there is no such thing.
+    """
 
     claim_id: str
     boot_id: ClientId
     boot_partition: Annotated[int, Field(ge=0, lt=limits.BOOT_PARTITIONS)]
     worker_kind: WorkerKind
+    started_ref: StartedRef | None = None
 
 
 class StartRequest(Record):
@@ -52,16 +82,21 @@ class StartRequest(Record):
     boot_id: ClientId
 
 
-class NodeReport(Record):
-    """One finished node. ``duration_seconds`` is the tool's own figure."""
+class NodeFacts(Record):
+    """What is known of a node of a run. ``duration_seconds`` is the tool's own figure."""
 
     node: Annotated[str, Field(max_length=1_000)]
-    status: NodeStatus
     started_at: Instant | None = None
     finished_at: Instant | None = None
     duration_seconds: float | None = None
     error_code: Annotated[str, Field(max_length=200)] | None = None
     message: Text | None = None
+
+
+class NodeReport(NodeFacts):
+    """One finished node."""
+
+    status: NodeStatus
 
 
 class Outcome(Record):
@@ -92,7 +127,10 @@ class Report(Record):
 
 
 class RunInputs(Record):
-    """All that a worker needs to verify and build one run; readable only with its claim."""
+    """All that a worker needs to verify and build one run; readable only with its claim.
+
+    ``selection`` are the nodes to build, ``None`` for all of the job; ``drift_keys`` are those of what is built.
+    """
 
     run_id: str
     claim_id: str
@@ -110,6 +148,7 @@ class RunInputs(Record):
     inputs: dict[str, Any]
     inputs_hash: str
     definition: JobDefinition
+    selection: list[str] | None = None
     drift_keys: dict[str, str]
     environment: dict[str, str]
     settle_seconds: int
@@ -147,12 +186,20 @@ class RunView(Record):
     target: str
     job: str
     snapshot_id: str
-    origin: str
+    origin: Origin
     trigger: str | None
     scheduled_for: Instant | None
     requested_by: str | None
+    rerun_of: str | None
+    retry_of: str | None
+    retry_number: int
+    retried_by: str | None
+    backfill_id: str | None
     inputs: dict[str, Any]
+    selection: list[str] | None
     state: RunState
+    not_before: Instant | None
+    heartbeat_lost_at: Instant | None
     end_reason: EndReason | None
     reported_outcome: str | None
     warnings: int
@@ -165,8 +212,25 @@ class RunView(Record):
     claim: ClaimView | None
 
 
-class NodeView(NodeReport):
-    """A node's row of a run."""
+class HeartbeatView(Record):
+    """What recovery saw of a boot of the run: silence, or that it was heard again. ``counter`` is that of its last beat."""
+
+    boot_id: str
+    observed_at: Instant
+    kind: Literal["lost", "recovered"]
+    counter: int | None
+
+
+class RunDetail(RunView):
+    """One run, with what was seen of its workers."""
+
+    heartbeats: list[HeartbeatView]
+
+
+class NodeView(NodeFacts):
+    """A node's row of a run; ``carried``: an earlier run built it, so this one leaves it as it is."""
+
+    status: NodeStatus | Literal["carried"]
 
 
 class EventView(Record):
@@ -183,8 +247,8 @@ class Blocker(Record):
     """Why a queued run does not go on: the code, on what, since when, and what would clear it."""
 
     code: Literal[
-        "job_concurrency", "no_worker_capacity", "pool_full", "pool_never_fits",
-        "write_claim", "write_claim_settling", "location_disabled",
+        "job_concurrency", "no_worker_capacity", "pool_full", "pool_never_fits", "write_claim", "write_claim_settling",
+        "held_for_older_run", "retry_backoff", "location_disabled",
     ]  # fmt: skip
     subject: str
     detail: dict[str, Any]
@@ -192,11 +256,26 @@ class Blocker(Record):
     clears_when: str
 
 
+class Progress(Record):
+    """How long ago a claimed or running run was dispatched, accepted and started, in seconds; ``None``: not yet.
+
+    ``silent_seconds`` is how long its boot has been known to miss beats. ``busy_boots`` counts the containers that hold an
+    accepted claim now (``None`` for Lambda, which starts a boot per run).
+    """
+
+    dispatched_seconds: float | None
+    accepted_seconds: float | None
+    started_seconds: float | None
+    silent_seconds: float | None
+    busy_boots: int | None
+
+
 class WhyView(Record):
-    """``GET /runs/{id}/why``: a sentence, and the typed blockers or the ages of dispatch."""
+    """``GET /runs/{id}/why``: a sentence, and the typed blockers of a waiting run or the progress of an active one."""
 
     run_id: str
     state: RunState
     explanation: str
     blockers: list[Blocker]
+    progress: Progress | None
     claim: ClaimView | None

@@ -1,4 +1,4 @@
--- Runs: queueing, claiming, working, ending, cancelling, reading.
+-- Runs: queueing, working, ending, cancelling, reading; the claim pass has its own file.
 -- Rows travel as JSON through jsonb_to_recordset, so that a batch is one statement.
 
 -- ------------------------------------------------------------------ queueing
@@ -9,12 +9,13 @@ FROM jobs j JOIN snapshot_jobs sj ON sj.snapshot_id = j.snapshot_id AND sj.job =
 WHERE j.location = :location AND j.target = :target AND j.job = :job;
 
 -- name: insert_runs
-INSERT INTO runs (run_id, location, target, job, shard, snapshot_id, inputs_json, origin, trigger_id, requested_by,
-                  request_json, status, created_at)
-SELECT r.run_id, r.location, r.target, r.job, r.shard, r.snapshot_id, r.inputs, r.origin, r.trigger_id, r.requested_by,
-       r.request, 'queued', :now
+INSERT INTO runs (run_id, location, target, job, shard, snapshot_id, inputs_json, selection, origin, trigger_id, scheduled_for,
+                  requested_by, request_json, rerun_of, retry_of, retry_number, backfill_id, not_before, status, created_at)
+SELECT r.run_id, r.location, r.target, r.job, r.shard, r.snapshot_id, r.inputs, r.selection, r.origin, r.trigger_id, r.scheduled_for,
+       r.requested_by, r.request, r.rerun_of, r.retry_of, r.retry_number, r.backfill_id, r.not_before, 'queued', :now
 FROM jsonb_to_recordset(:rows::jsonb) AS r(run_id text, location text, target text, job text, shard integer, snapshot_id text,
-     inputs jsonb, origin text, trigger_id text, requested_by text, request jsonb)
+     inputs jsonb, selection jsonb, origin text, trigger_id text, scheduled_for timestamptz, requested_by text, request jsonb,
+     rerun_of text, retry_of text, retry_number integer, backfill_id text, not_before timestamptz)
 ON CONFLICT ON CONSTRAINT runs_pkey DO NOTHING
 RETURNING run_id;
 
@@ -33,140 +34,32 @@ SELECT shard FROM jobs WHERE location = :location AND target = :target AND job =
 SELECT shard FROM runs WHERE run_id = :run_id;
 
 -- name: shards_freed_by_run
--- The run's own shard, and those whose runs may wait for what it holds.
-SELECT shard FROM runs WHERE run_id = :run_id UNION SELECT shard FROM runs WHERE status = 'queued' ORDER BY 1;
+-- The run's own shard, and those whose runs may wait for what it holds: a look-up per shard, however many runs wait.
+SELECT shard FROM runs WHERE run_id = :run_id
+UNION SELECT s.shard FROM scheduler_shards s WHERE (SELECT true FROM runs q WHERE q.shard = s.shard AND q.status = 'queued' LIMIT 1) ORDER BY 1;
 
 -- name: shards_freed_by_boot
 SELECT r.shard FROM claims c JOIN runs r ON r.run_id = c.run_id WHERE c.boot_id = :boot_id AND c.ended_at IS NULL
-UNION SELECT shard FROM runs WHERE status = 'queued' ORDER BY 1;
+UNION SELECT s.shard FROM scheduler_shards s WHERE (SELECT true FROM runs q WHERE q.shard = s.shard AND q.status = 'queued' LIMIT 1) ORDER BY 1;
 
 -- name: shards_waiting_beside_claimed
 -- Shards whose runs may wait for what a claim of this shard holds, when there is one that may expire.
-SELECT DISTINCT q.shard FROM runs q
-WHERE q.status = 'queued' AND q.shard <> :shard AND EXISTS (SELECT 1 FROM runs c WHERE c.shard = :shard AND c.status = 'claimed')
+SELECT s.shard FROM scheduler_shards s WHERE (SELECT true FROM runs q WHERE q.shard = s.shard AND q.status = 'queued' LIMIT 1)
+  AND s.shard <> :shard AND EXISTS (SELECT 1 FROM runs c WHERE c.shard = :shard AND c.status = 'claimed')
 ORDER BY 1;
 
 -- name: shards_waiting_beside_settled
 -- The same for write claims of this shard whose settle time is over.
-SELECT DISTINCT q.shard FROM runs q
-WHERE q.status = 'queued' AND q.shard <> :shard AND EXISTS (
+SELECT s.shard FROM scheduler_shards s WHERE (SELECT true FROM runs q WHERE q.shard = s.shard AND q.status = 'queued' LIMIT 1)
+  AND s.shard <> :shard AND EXISTS (
     SELECT 1 FROM write_claims w JOIN runs r ON r.run_id = w.run_id WHERE r.shard = :shard AND w.release_after <= :now)
 ORDER BY 1;
-
--- ------------------------------------------------------------------ claiming
-
--- name: candidates
--- Per job the oldest runs that its concurrency leaves room for; beyond that a run is no candidate. The shard's index is
--- walked from the keyset on, so that a pass looks at each waiting run once, in however many batches. Each LATERAL with a
--- LIMIT is a look-up of one row: as joins, their columns being correlated, they make the planner sort all that wait.
-SELECT r.run_id, r.created_at, r.location, r.target, r.job, t.location_disabled, t.warehouse, t.single_writer,
-       a.concurrency, d.definition ->> 'worker' AS worker_kind, d.definition -> 'pools' AS pools, d.definition -> 'relations' AS relations
-FROM runs r
-CROSS JOIN LATERAL (
-    SELECT sj.definition FROM snapshot_jobs sj WHERE sj.snapshot_id = r.snapshot_id AND sj.job = r.job LIMIT 1
-) d
-CROSS JOIN LATERAL (
-    SELECT (d.definition ->> 'concurrency')::integer AS concurrency, count(*) AS active FROM runs b
-    WHERE b.location = r.location AND b.target = r.target AND b.job = r.job AND b.status IN ('claimed', 'running')
-) a
-LEFT JOIN LATERAL (
-    SELECT o.created_at, o.run_id FROM runs o
-    WHERE o.location = r.location AND o.target = r.target AND o.job = r.job AND o.status = 'queued'
-    ORDER BY o.created_at, o.run_id OFFSET GREATEST(a.concurrency - a.active, 1) - 1 LIMIT 1
-) youngest ON true
-CROSS JOIN LATERAL (
-    -- A target whose warehouse is being changed is left alone until that is done; the next pass sees the new one.
-    SELECT g.warehouse, g.single_writer, l.disabled AS location_disabled FROM targets g JOIN locations l ON l.location = g.location
-    WHERE g.location = r.location AND g.target = r.target LIMIT 1
-    FOR KEY SHARE OF g SKIP LOCKED
-) t
-WHERE r.status = 'queued' AND r.shard = :shard AND (r.created_at, r.run_id) > (:after_at::timestamptz, :after_run::text)
-  AND a.concurrency - a.active > 0
-  AND (youngest.run_id IS NULL OR (r.created_at, r.run_id) <= (youngest.created_at, youngest.run_id))
-ORDER BY r.created_at, r.run_id LIMIT :batch
-FOR UPDATE OF r SKIP LOCKED;
-
--- name: keep_worker_pools
-INSERT INTO pools (pool, slot_limit)
-SELECT p.pool, p.slot_limit FROM jsonb_to_recordset(:rows::jsonb) AS p(pool text, slot_limit integer)
-ORDER BY p.pool
-ON CONFLICT (pool) DO UPDATE SET slot_limit = excluded.slot_limit WHERE pools.slot_limit <> excluded.slot_limit;
-
--- name: lock_pools
-SELECT pool, slot_limit FROM pools WHERE pool = ANY(:pools::text[]) ORDER BY pool FOR UPDATE;
-
--- name: pool_use
-SELECT p.pool, u.used, ARRAY(SELECT h.run_id FROM slots h WHERE h.pool = p.pool ORDER BY h.run_id LIMIT 10) AS holders
-FROM unnest(:pools::text[]) AS p(pool)
-CROSS JOIN LATERAL (SELECT sum(s.weight)::integer AS used FROM slots s WHERE s.pool = p.pool) u
-WHERE u.used IS NOT NULL;
-
--- name: active_of_jobs
-SELECT k.location, k.target, k.job, a.active
-FROM jsonb_to_recordset(:jobs::jsonb) AS k(location text, target text, job text)
-CROSS JOIN LATERAL (
-    SELECT count(*)::integer AS active FROM runs r
-    WHERE r.location = k.location AND r.target = k.target AND r.job = k.job AND r.status IN ('claimed', 'running')
-) a;
-
--- name: holders
--- A look-up per key, by the primary key: in a burst the statistics do not know yet how many rows there are.
-SELECT k.warehouse, k.relation, h.run_id, h.release_after
-FROM jsonb_to_recordset(:keys::jsonb) AS k(warehouse text, relation text)
-CROSS JOIN LATERAL (
-    SELECT w.run_id, w.release_after FROM write_claims w WHERE w.warehouse = k.warehouse AND w.relation = k.relation LIMIT 1
-) h;
-
--- name: take_write_claims
--- In the order of the key, the older run first: two batches that want the same relations cannot deadlock.
-INSERT INTO write_claims (warehouse, relation, run_id)
-SELECT k.warehouse, k.relation, k.run_id
-FROM jsonb_to_recordset(:rows::jsonb) AS k(warehouse text, relation text, run_id text, place integer)
-ORDER BY k.warehouse, k.relation, k.place
-ON CONFLICT ON CONSTRAINT write_claims_one_writer DO NOTHING
-RETURNING run_id;
-
--- name: drop_write_claims
-DELETE FROM write_claims WHERE run_id = ANY(:run_ids::text[]);
-
--- name: mark_claimed
-UPDATE runs SET status = 'claimed', claimed_at = :now WHERE run_id = ANY(:run_ids::text[]) AND status = 'queued' RETURNING run_id;
-
--- name: insert_claims
-INSERT INTO claims (claim_id, run_id, worker_kind)
-SELECT c.claim_id, c.run_id, c.worker_kind
-FROM jsonb_to_recordset(:rows::jsonb) AS c(claim_id text, run_id text, worker_kind text);
-
--- name: insert_outbox
-INSERT INTO outbox (claim_id, queue, queued_at)
-SELECT c.claim_id, 'run-' || c.worker_kind, :now
-FROM jsonb_to_recordset(:rows::jsonb) AS c(claim_id text, worker_kind text);
-
--- name: take_slots
-INSERT INTO slots (pool, run_id, weight)
-SELECT s.pool, s.run_id, s.weight FROM jsonb_to_recordset(:rows::jsonb) AS s(pool text, run_id text, weight integer)
-ORDER BY s.pool, s.run_id;
-
--- name: remove_other_blockers
--- What no longer blocks goes; what still does keeps its row and its start time.
-DELETE FROM run_blockers b
-WHERE b.run_id = ANY(:run_ids::text[])
-  AND NOT EXISTS (
-      SELECT 1 FROM jsonb_to_recordset(:rows::jsonb) AS k(run_id text, code text, subject text)
-      WHERE k.run_id = b.run_id AND k.code = b.code AND k.subject = b.subject);
-
--- name: keep_blockers
-INSERT INTO run_blockers (run_id, code, subject, detail, since)
-SELECT k.run_id, k.code, k.subject, k.detail, :now
-FROM jsonb_to_recordset(:rows::jsonb) AS k(run_id text, code text, subject text, detail jsonb)
-ON CONFLICT (run_id, code, subject) DO UPDATE SET detail = excluded.detail
-WHERE run_blockers.detail ->> 'holder' IS DISTINCT FROM excluded.detail ->> 'holder';
 
 -- ------------------------------------------------------------------ working
 
 -- name: lock_run
 SELECT r.run_id, r.location, r.target, r.job, r.shard, r.snapshot_id, r.inputs_json, r.origin, r.trigger_id, r.status, r.end_reason,
-       r.cancel_id, r.cancel_requested_at, r.cancel_requested_by, r.cancel_response
+       r.cancel_id, r.cancel_requested_at, r.cancel_requested_by, r.cancel_response, r.heartbeat_lost_at
 FROM runs r WHERE r.run_id = :run_id FOR UPDATE;
 
 -- name: claim_of_run
@@ -176,19 +69,19 @@ JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
 WHERE c.claim_id = :claim_id AND c.run_id = :run_id;
 
 -- name: accept_claim
-UPDATE claims SET boot_id = :boot_id, boot_partition = :boot_partition, accepted_at = COALESCE(accepted_at, :now)
+UPDATE claims SET boot_id = :boot_id, boot_partition = :boot_partition, accepted_at = COALESCE(accepted_at, :now),
+    started_ref = COALESCE(started_ref, :started_ref)
 WHERE claim_id = :claim_id AND ended_at IS NULL AND (boot_id IS NULL OR boot_id = :boot_id)
 RETURNING claim_id;
 
 -- name: inputs_of_claim
 SELECT r.run_id, c.claim_id, r.location, r.target, r.job, r.origin, r.snapshot_id, r.inputs_json, s.tool, s.tool_version,
-       s.baseline_hash, s.git_revision, s.git_dirty, sj.definition, t.environment, t.settle_seconds, k.scheduled_for
+       s.baseline_hash, s.git_revision, s.git_dirty, sj.definition, r.selection, t.environment, t.settle_seconds, r.scheduled_for
 FROM claims c
 JOIN runs r ON r.run_id = c.run_id
 JOIN snapshots s ON s.snapshot_id = r.snapshot_id
 JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
 JOIN targets t ON t.location = r.location AND t.target = r.target
-LEFT JOIN ticks k ON k.run_id = r.run_id
 WHERE c.claim_id = :claim_id AND c.run_id = :run_id AND c.ended_at IS NULL AND c.accepted_at IS NOT NULL;
 
 -- name: drift_keys
@@ -282,7 +175,7 @@ FROM ticks k WHERE k.covered_by = ANY(:run_ids::text[]) ORDER BY k.scheduled_for
 -- name: latest_covered_ticks
 -- Per run that never started: the latest tick that it covered and whose trigger is still enabled.
 SELECT DISTINCT ON (k.covered_by) k.covered_by, k.trigger_id, k.local_slot, k.scheduled_for, r.location, r.target, r.job, r.shard,
-       r.snapshot_id, r.inputs_json
+       r.snapshot_id, r.inputs_json, r.selection
 FROM ticks k JOIN trigger_state s ON s.trigger_id = k.trigger_id AND s.enabled JOIN runs r ON r.run_id = k.covered_by
 WHERE k.covered_by = ANY(:run_ids::text[])
 ORDER BY k.covered_by, k.scheduled_for DESC, k.trigger_id;
@@ -301,6 +194,9 @@ SELECT claim_id, boot_id, boot_partition, accepted_at FROM claims WHERE run_id =
 UPDATE runs SET cancel_requested_at = :now, cancel_requested_by = :cancelled_by, cancel_id = :cancel_id, cancel_response = :response::jsonb
 WHERE run_id = :run_id;
 
+-- name: retry_of_run
+SELECT run_id, status FROM runs WHERE retry_of = :run_id;
+
 -- name: pending_cancels
 SELECT r.run_id, r.cancel_id, c.boot_id, c.boot_partition
 FROM runs r JOIN claims c ON c.run_id = r.run_id AND c.ended_at IS NULL
@@ -310,7 +206,7 @@ ORDER BY r.cancel_requested_at, r.run_id LIMIT :batch;
 -- ------------------------------------------------------------------ reading
 
 -- name: list_runs
-SELECT r.*, k.scheduled_for, c.claim
+SELECT r.*, c.claim, (SELECT n.run_id FROM runs n WHERE n.retry_of = r.run_id) AS retried_by
 FROM (
     SELECT * FROM runs
     WHERE (:location::text IS NULL OR location = :location) AND (:target::text IS NULL OR target = :target)
@@ -319,7 +215,6 @@ FROM (
       AND (:key_at::timestamptz IS NULL OR (created_at, run_id) < (:key_at, :key_run::text))
     ORDER BY created_at DESC, run_id DESC LIMIT :limit
 ) r
-LEFT JOIN ticks k ON k.run_id = r.run_id
 LEFT JOIN LATERAL (
     SELECT to_jsonb(v) AS claim FROM (
         SELECT c.claim_id, c.worker_kind, c.boot_id, o.sent_at, c.accepted_at, c.process_ended_at, c.ended_at
@@ -330,9 +225,8 @@ LEFT JOIN LATERAL (
 ORDER BY r.created_at DESC, r.run_id DESC;
 
 -- name: one_run
-SELECT r.*, k.scheduled_for, c.claim
+SELECT r.*, c.claim, (SELECT n.run_id FROM runs n WHERE n.retry_of = r.run_id) AS retried_by
 FROM runs r
-LEFT JOIN ticks k ON k.run_id = r.run_id
 LEFT JOIN LATERAL (
     SELECT to_jsonb(v) AS claim FROM (
         SELECT c.claim_id, c.worker_kind, c.boot_id, o.sent_at, c.accepted_at, c.process_ended_at, c.ended_at
@@ -349,19 +243,3 @@ FROM run_nodes WHERE run_id = :run_id AND node > :key_node ORDER BY node LIMIT :
 -- name: events_of_run
 SELECT event_id, seq, kind, occurred_at, payload
 FROM run_events WHERE run_id = :run_id AND seq > :key_seq::bigint ORDER BY seq LIMIT :limit;
-
--- name: blockers_of_run
-SELECT code, subject, detail, since FROM run_blockers WHERE run_id = :run_id ORDER BY since, code, subject;
-
--- name: concurrency_of_run
--- For the derived blocker: how many runs the job may have at once, which are active, and how many wait before this one.
-SELECT (sj.definition ->> 'concurrency')::integer AS concurrency,
-       ARRAY(SELECT a.run_id FROM runs a WHERE a.location = r.location AND a.target = r.target AND a.job = r.job
-             AND a.status IN ('claimed', 'running') ORDER BY a.run_id LIMIT 20) AS active,
-       (SELECT count(*) FROM runs q WHERE q.location = r.location AND q.target = r.target AND q.job = r.job AND q.status = 'queued'
-        AND (q.created_at, q.run_id) < (r.created_at, r.run_id))::integer AS ahead
-FROM runs r JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
-WHERE r.run_id = :run_id;
-
--- name: states_of_runs
-SELECT run_id, job, status FROM runs WHERE run_id = ANY(:run_ids::text[]);

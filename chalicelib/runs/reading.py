@@ -8,13 +8,14 @@ from typing import Any
 from ..database import Transaction, load_queries
 from ..kernel.clock import instant_text
 from ..kernel.errors import NotFound
+from ..kernel.limits import HEARTBEATS_SHOWN
 from ..kernel.paging import Page, cursor_instant, cursor_number, decode_cursor, encode_cursor
 from ..kernel.records import Instant, Record
-from .model import Blocker, EventView, NodeView, RunView, WhyView
+from .model import EventView, HeartbeatView, NodeView, RunDetail, RunView
 from .states import RunState
-from .why import concurrency_blocker, explain, stored_blocker
 
 QUERIES = load_queries(__package__)
+LOSING = load_queries(__package__, "losing.sql")
 
 
 class RunFilter(Record):
@@ -65,6 +66,13 @@ def one_run(tx: Transaction, run_id: str) -> RunView:
     return run_view(row)
 
 
+def run_detail(tx: Transaction, run_id: str) -> RunDetail:
+    """One run with what recovery saw of its boots, or ``NotFound``."""
+    run = one_run(tx, run_id)
+    seen = tx.rows(LOSING["heartbeats_of_run"], run_id=run_id, most=HEARTBEATS_SHOWN)
+    return RunDetail(**dict(run), heartbeats=[HeartbeatView(**row) for row in seen])
+
+
 def nodes(tx: Transaction, run_id: str, limit: int, cursor: str | None) -> Page[NodeView]:
     """The nodes of a run by id."""
     one_run(tx, run_id)
@@ -81,19 +89,3 @@ def events(tx: Transaction, run_id: str, limit: int, cursor: str | None) -> Page
     rows = tx.rows(QUERIES["events_of_run"], run_id=run_id, key_seq=cursor_number(key), limit=limit + 1)
     shown = [EventView(**row) for row in rows[:limit]]
     return Page(shown, encode_cursor({"events": run_id}, [str(shown[-1].seq)]) if len(rows) > limit else None)
-
-
-def why(tx: Transaction, run_id: str) -> WhyView:
-    """What a run waits for, stored and derived, or how far it has come."""
-    run = one_run(tx, run_id)
-    return explain(run, _blockers(tx, run) if run.state == "queued" else [], tx.now)
-
-
-def _blockers(tx: Transaction, run: RunView) -> list[Blocker]:
-    rows = tx.rows(QUERIES["blockers_of_run"], run_id=run.run_id)
-    holders = sorted({row["detail"]["holder"] for row in rows if "holder" in row["detail"]})
-    states = {row["run_id"]: row["status"] for row in tx.rows(QUERIES["states_of_runs"], run_ids=holders)}
-    stored = [stored_blocker(row, states) for row in rows]
-    limit = tx.row(QUERIES["concurrency_of_run"], run_id=run.run_id)
-    derived = concurrency_blocker(run, limit["concurrency"], limit["active"], limit["ahead"]) if limit else None
-    return [*stored, *([derived] if derived else [])]

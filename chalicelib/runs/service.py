@@ -6,17 +6,30 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..cloud.ports import LeaseTable, ObjectStore
+from ..cloud.ports import LeaseTable, NoTasks, ObjectStore, TaskService
 from ..database import Database, Transaction, Write, load_queries
 from ..database.connection import json_rows
-from ..kernel.errors import ClaimEnded, InvalidRequest, TidemillError
+from ..kernel.errors import ClaimEnded, InvalidRequest, RunCancelled, TidemillError
 from ..kernel.ids import IdSource
 from ..kernel.limits import CLAIMS_RELEASED_PER_BATCH, DEADLINES_PER_BATCH
 from ..kernel.paging import Page, check_limit
 from ..kernel.records import Record
-from ..leases import lease_is_open, signal_cancel
+from ..leases import lease_is_open, partition_of, revoke, signal_cancel
+from ..leases.boots import key_of
 from ..leases.lowering import FindShards, HintLowering, never
-from . import cancelling, claiming, ending, queueing, reading, working
+from . import (
+    cancelling,
+    claiming,
+    ending,
+    explaining,
+    losing,
+    proving,
+    queueing,
+    reading,
+    rerunning,
+    resolving,
+    working,
+)
 from .cancelling import CancelAnswer, Signal
 from .model import (
     Accepted,
@@ -25,6 +38,9 @@ from .model import (
     EventView,
     NodeView,
     Report,
+    RerunRequest,
+    ResolveRequest,
+    RunDetail,
     RunInputs,
     RunRequest,
     RunView,
@@ -32,6 +48,7 @@ from .model import (
     WhyView,
 )
 from .reading import RunFilter
+from .resolving import ResolveAnswer, Revocation
 from .working import WorkerTokens
 
 Result = TypeVar("Result")
@@ -68,6 +85,7 @@ class RunService:
         leases: LeaseTable,
         objects: ObjectStore,
         tokens: WorkerTokens,
+        tasks: TaskService | None = None,
     ) -> None:
         self._database = database
         self._lowering = lowering
@@ -75,6 +93,7 @@ class RunService:
         self._leases = leases
         self._objects = objects
         self._tokens = tokens
+        self._tasks = tasks or NoTasks()
 
     # --- people
 
@@ -100,6 +119,35 @@ class RunService:
             self._send(signal)
         return answer
 
+    def rerun(self, run_id: str, request: RerunRequest, requested_by: str) -> tuple[RunView, bool]:
+        """Queue a finished run once more; the second part says whether this very request was made before."""
+
+        def queue(tx: Transaction) -> tuple[RunView, bool]:
+            fresh = rerunning.rerun(tx, self._ids, run_id, request, requested_by)
+            return reading.one_run(tx, request.run_id), not fresh
+
+        return self._lowering.lowered(lambda tx: rerunning.shards_of_rerun(tx, run_id), queue)
+
+    def resolve(self, run_id: str, request: ResolveRequest, resolved_by: str) -> ResolveAnswer:
+        """End a run that is marked lost, or free what a finished one still holds; its worker is told to stop after it."""
+        suspect = self._read(lambda tx: resolving.suspect_of(tx, run_id))
+        if suspect is not None:
+            resolving.refuse_beating(self._leases, run_id, suspect)
+        answer, revocation = self._lowering.lowered(
+            _shards("shards_freed_by_run", run_id=run_id),
+            lambda tx: resolving.resolve(tx, self._ids, run_id, request, resolved_by),
+        )
+        if revocation is not None:
+            self._revoke(revocation)
+        return answer
+
+    def _revoke(self, revocation: Revocation) -> None:
+        # A worker that missed it stops at its next report, which is refused; repeating the resolution sends it again.
+        try:
+            revoke(self._leases, revocation.boot_id, revocation.boot_partition, revocation.claim_id)
+        except TidemillError:
+            return
+
     def _send(self, signal: Signal) -> None:
         # The pass sends it again until the run ends, so a table that does not answer now loses nothing.
         try:
@@ -117,6 +165,7 @@ class RunService:
             _shards("shard_of_run", run_id=run_id),
             lambda tx: working.accept(tx, self._ids, self._tokens, run_id, request),
             wakes=never,
+            watched_partition=request.boot_partition,
         )
 
     def inputs(self, run_id: str, claim_id: str) -> RunInputs:
@@ -137,18 +186,25 @@ class RunService:
         """Take a keyed report; a terminal one that comes too late is kept as an event and refused."""
         try:
             return self._take_report(run_id, claim_id, sent)
-        except ClaimEnded:
+        except (ClaimEnded, RunCancelled):
             if sent.kind == "terminal":
                 self._database.write(lambda tx: working.late_report(tx, self._ids, run_id, claim_id, sent))
             raise
 
     def _take_report(self, run_id: str, claim_id: str, sent: Report) -> dict[str, Any]:
-        def take(tx: Transaction) -> dict[str, Any]:
+        def take(tx: Transaction) -> tuple[dict[str, Any], bool]:
             return working.report(tx, self._ids, run_id, claim_id, sent)
 
-        if sent.kind != "terminal":  # it frees nothing and moves no deadline
-            return self._database.write(take)
-        return self._lowering.lowered(_shards("shards_freed_by_run", run_id=run_id), take)
+        if sent.kind == "terminal":
+            return self._lowering.lowered(_shards("shards_freed_by_run", run_id=run_id), take)[0]
+        answer, marked = self._database.write(take)  # it frees nothing and moves no deadline
+        if marked:
+            self._lowering.lowered(
+                _shards("shard_of_run", run_id=run_id),
+                lambda tx: losing.heard_by_report(tx, self._ids, run_id, claim_id),
+                wakes=never,
+            )
+        return answer
 
     def log_uploads(self, run_id: str, names: Sequence[str]) -> dict[str, str]:
         """Presigned uploads for parts of the log."""
@@ -167,7 +223,37 @@ class RunService:
             _shards("shards_freed_by_boot", boot_id=boot_id),
             lambda tx: ending.end_boot(tx, self._ids, boot_id, location),
         )
+        self._forget_boot(boot_id)
         return BootEnded(boot_id=boot_id, runs=sorted(row["run_id"] for row in ended))
+
+    def _forget_boot(self, boot_id: str) -> None:
+        """Delete the item of a boot that is gone with its last claim; one that stays is tidied by its time to live."""
+        if self._read(lambda tx: losing.carries_runs(tx, [boot_id])):
+            return
+        try:
+            self._leases.remove(*key_of(boot_id, partition_of(boot_id)))
+        except TidemillError:
+            return
+
+    def tasks_stopped(self, tasks: Sequence[str]) -> list[str]:
+        """Settle the runs of ECS tasks that are proved to have stopped; the runs. A repeat finds nothing more to do."""
+        if not tasks:
+            return []
+        ended = self._lowering.lowered(
+            lambda tx: [row["shard"] for row in tx.rows(proving.PROVING["shards_freed_by_tasks"], tasks=list(tasks))],
+            lambda tx: proving.end_tasks(tx, self._ids, tasks),
+            wakes=bool,
+        )
+        return sorted(row["run_id"] for row in ended)
+
+    def prove_stopped_tasks(self, partitions: Sequence[int]) -> list[str]:
+        """Ask the container service about the tasks of marked runs, and settle those that have stopped; the runs.
+
+        ``partitions`` are those of the boots concerned. The event of a task's end, when it comes, finds nothing more to do.
+        """
+        with self._database.transaction() as tx:
+            marked = proving.marked_tasks(tx, partitions)
+        return self.tasks_stopped(proving.stopped_among(self._tasks, marked))
 
     def live_boots(self) -> list[str]:
         """Boots with an accepted claim that has not ended."""
@@ -183,7 +269,7 @@ class RunService:
     def keep_worker_pools(self, write: Write, limits: Mapping[str, int]) -> None:
         """Bring the implicit pools of the worker kinds to their configured limits."""
         rows = json_rows([{"pool": pool, "slot_limit": limit} for pool, limit in limits.items()])
-        write(lambda tx: tx.execute(QUERIES["keep_worker_pools"], rows=rows))
+        write(lambda tx: tx.execute(claiming.QUERIES["keep_worker_pools"], rows=rows))
 
     def expire_deadlines(self, write: Write, shard: int) -> int:
         """End one batch of claims past their accept or start deadline; other shards may wait for what they held."""
@@ -229,6 +315,10 @@ class RunService:
         """One run."""
         return self._read(lambda tx: reading.one_run(tx, run_id))
 
+    def shown(self, run_id: str) -> RunDetail:
+        """One run, with what was seen of its workers."""
+        return self._read(lambda tx: reading.run_detail(tx, run_id))
+
     def nodes(self, run_id: str, limit: int | None, cursor: str | None) -> Page[NodeView]:
         """The nodes of a run."""
         return self._read(lambda tx: reading.nodes(tx, run_id, check_limit(limit), cursor))
@@ -239,7 +329,7 @@ class RunService:
 
     def why(self, run_id: str) -> WhyView:
         """Why a run waits."""
-        return self._read(lambda tx: reading.why(tx, run_id))
+        return self._read(lambda tx: explaining.why(tx, run_id))
 
     def logs(self, run_id: str) -> list[LogLink]:
         """Signed links to the parts of a run's log, in order."""

@@ -24,9 +24,10 @@ EndReason = Literal[
     "timed_out", "killed", "interrupted", "lost",
     "drift", "inputs_invalid",
     "accept_timeout", "start_timeout", "lost_before_start", "queue_dead",
+    "resolved",
 ]  # fmt: skip
 
-# Which terminal state each end reason belongs to.
+# Which terminal state each end reason belongs to; an operator's resolution may choose any.
 STATE_OF_REASON: Mapping[EndReason, RunState] = {
     "tool_failed": "failed",
     "usage": "failed",

@@ -15,9 +15,10 @@ from ..kernel.limits import WORKER_TOKEN_EXTRA_SECONDS
 from ..projects.bundle import JobDefinition
 from ..projects.command import verified_nodes
 from .ending import RunEnd, end_runs
+from .losing import heard_by_report
 from .model import Accepted, AcceptRequest, Outcome, Report, RunInputs
 from .queueing import NewEvent, append_events
-from .states import TERMINAL, TRANSITIONS, RunState
+from .states import STATE_OF_REASON, TERMINAL, TRANSITIONS, RunState
 
 QUERIES = load_queries(__package__)
 
@@ -58,6 +59,7 @@ def accept(tx: Transaction, ids: IdSource, tokens: WorkerTokens, run_id: str, re
         claim_id=request.claim_id,
         boot_id=request.boot_id,
         boot_partition=request.boot_partition,
+        started_ref=request.started_ref,
     )
     if taken is None:
         raise ClaimTaken(f"claim {request.claim_id} was accepted by another worker; drop the message")
@@ -78,7 +80,8 @@ def inputs(tx: Transaction, run_id: str, claim_id: str) -> RunInputs:
         live_claim(tx, lock_run(tx, run_id), claim_id)
         raise ClaimEnded(f"claim {claim_id} was not accepted")
     definition = JobDefinition.model_validate(row.pop("definition"))
-    keys = tx.rows(QUERIES["drift_keys"], snapshot_id=row["snapshot_id"], nodes=list(verified_nodes(definition)))
+    nodes = row["selection"] or list(verified_nodes(definition))
+    keys = tx.rows(QUERIES["drift_keys"], snapshot_id=row["snapshot_id"], nodes=nodes)
     values = row.pop("inputs_json")
     return RunInputs(
         **row,
@@ -102,16 +105,22 @@ def start(tx: Transaction, ids: IdSource, run_id: str, claim_id: str, boot_id: s
         append_events(tx, ids, [NewEvent(run_id, "started", {"boot_id": boot_id})])
 
 
-def report(tx: Transaction, ids: IdSource, run_id: str, claim_id: str, sent: Report) -> dict[str, Any]:
-    """Take one keyed report; the same key with the same content gives the stored answer (S37)."""
+def report(tx: Transaction, ids: IdSource, run_id: str, claim_id: str, sent: Report) -> tuple[dict[str, Any], bool]:
+    """Take one keyed report; the same key with the same content gives the stored answer (S37).
+
+    The second part says whether the run was marked lost, and still is.
+    """
     run = lock_run(tx, run_id)
+    marked = run["heartbeat_lost_at"] is not None
     digest = digest_of(sent.model_dump(mode="json"))
     earlier = tx.row(QUERIES["stored_report"], claim_id=claim_id, report_key=sent.report_key)
     if earlier is not None:
         if earlier["digest"] != digest:
             raise ReportKeyReused.of_field("report_key", "this key was used with other content; use a new key")
-        return dict(earlier["response"])
+        return dict(earlier["response"]), marked
     live_claim(tx, run, claim_id)
+    if marked and sent.kind == "terminal":
+        marked = not heard_by_report(tx, ids, run_id, claim_id)
     answer = _take_report(tx, ids, run, sent)
     tx.execute(
         QUERIES["store_report"],
@@ -120,7 +129,7 @@ def report(tx: Transaction, ids: IdSource, run_id: str, claim_id: str, sent: Rep
         digest=digest,
         response=canonical_json(answer),
     )
-    return answer
+    return answer, marked
 
 
 def late_report(tx: Transaction, ids: IdSource, run_id: str, claim_id: str, sent: Report) -> None:
@@ -161,6 +170,8 @@ def _end(tx: Transaction, ids: IdSource, run: Mapping[str, Any], outcome: Outcom
         raise InvalidRequest.of_field("outcome.state", "nobody asked to cancel this run; report how it ended")
     if state not in TRANSITIONS[run["status"]] or state not in TERMINAL:
         raise InvalidRequest.of_field("outcome.state", f"a {run['status']} run cannot end {state}")
+    if outcome.end_reason is not None and STATE_OF_REASON.get(outcome.end_reason) != outcome.state:
+        raise InvalidRequest.of_field("outcome.end_reason", f"{outcome.end_reason} is no reason to end {outcome.state}")
     summary = {**outcome.summary, "error_code": outcome.error_code, "message": outcome.message}
     end = RunEnd(
         run["run_id"],

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ..cron import tzdata_version
 from ..database import Transaction, load_queries
-from ..kernel.limits import ACCEPT_SECONDS, HINT_LONGEST_SECONDS, START_SECONDS
+from ..kernel.limits import ACCEPT_SECONDS, HINT_LONGEST_SECONDS, RUN_WAITING_SECONDS, SCAN_SECONDS, START_SECONDS
 from ..leases.fence import HINT_CLASS
 from ..leases.fence import QUERIES as FENCE_QUERIES
 from ..leases.hints import Hints, Sleep
-from ..leases.lowering import all_shards
+from ..leases.lowering import all_shards, partitions_of
 from .leadership import Leader
 
 QUERIES = load_queries(__package__)
@@ -27,11 +27,16 @@ def watch_writers(leader: Leader, hints: Hints) -> int | None:
     return generation if leader.write(lambda tx: _move_sequence(tx, leader.shard)) else None
 
 
-def raise_hint(leader: Leader, hints: Hints, generation: int | None) -> bool:
-    """Let the shard sleep until its next work; ``False`` when a writer came since ``generation`` was read."""
+def raise_hint(leader: Leader, hints: Hints, generation: int | None, since: datetime | None = None) -> bool:
+    """Let the shard sleep until its next work; ``False`` when a writer came since ``generation`` was read.
+
+    ``since`` is when the pass began (now, when there was none): a delayed run that became due later is work. The moment at
+    which a run has waited long enough to hold others back is none: it starts nothing by itself, and whatever frees what
+    is waited for wakes the shards of all that wait.
+    """
     if generation is None:
         return False
-    sleep = leader.write(lambda tx: _sleep(tx, leader.shard))
+    sleep = leader.write(lambda tx: _sleep(tx, leader.shard, since or tx.now))
     return hints.raise_to(leader.shard, generation, sleep)
 
 
@@ -44,14 +49,19 @@ def _move_sequence(tx: Transaction, shard: int) -> bool:
     return True
 
 
-def _sleep(tx: Transaction, shard: int) -> Sleep:
+def _sleep(tx: Transaction, shard: int, since: datetime) -> Sleep:
     row = tx.row(
         QUERIES["next_work"],
         shard=shard,
+        since=since,
+        scan_seconds=SCAN_SECONDS,
+        waiting_seconds=RUN_WAITING_SECONDS,
         start_seconds=START_SECONDS,
         accept_lambda_seconds=ACCEPT_SECONDS["lambda"],
         accept_container_seconds=ACCEPT_SECONDS["container"],
     )
     longest = tx.now + timedelta(seconds=HINT_LONGEST_SECONDS)
     until = min(row["next_at"] or longest, longest) if row else longest
-    return Sleep(until, tzdata_version(), len(all_shards(tx)))
+    shards = len(all_shards(tx))
+    watching = tx.row(QUERIES["watches_boots"], partitions=partitions_of(shard, shards))
+    return Sleep(until, tzdata_version(), shards, active=bool(watching and watching["active"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from ..cloud.ports import LeaseTable
@@ -37,6 +38,16 @@ class Leader:
         """How many wake-ups were asked for, as of the last renewal."""
         return self._state.wanted
 
+    @property
+    def observed(self) -> str:
+        """What a recovery that found us leading has left for us, as of the last renewal; empty: nothing."""
+        return self._state.observed
+
+    def forget_observed(self) -> None:
+        """It is dealt with."""
+        self._lease.forget_observed(self._state.observed)
+        self._state = replace(self._state, observed="")
+
     def write(self, operation: Callable[[Transaction], Result]) -> Result:
         """Run and commit ``operation`` under our epoch; the lease is renewed before it when that is time."""
         if self._clock.elapsed_seconds() - self._renewed_at >= RENEW_SECONDS:
@@ -70,20 +81,21 @@ class Leadership:
         self._clock = clock
         self._lease_seconds = lease_seconds
 
-    def lead(self, shard: int, *, watch: bool) -> Leader | None:
+    def lead(self, shard: int, *, watch: bool, observed: str = "") -> Leader | None:
         """Become the leader, or leave a wish with the one who is.
 
         With ``watch`` (the minute tick) a held lease is observed for as long as it takes to see whether its owner lives,
         and taken over from one that does not. Observation stays within this invocation and on this machine's own clock
-        that counts suspension, so that a late or paused observer condemns nobody (S7).
+        that counts suspension, so that a late or paused observer condemns nobody (S7). ``observed`` goes with the wish:
+        what a recovery saw is acted upon by the one who leads, so that neither waits for the other.
         """
         token = self._ids.mint("own")
         lease = ShardLease(self._leases, shard, token)
-        state = lease.acquire() or self._want(lease) or (self._watch(lease) if watch else None)
+        state = lease.acquire() or self._want(lease, observed) or (self._watch(lease) if watch else None)
         return None if state is None else self._begin(lease, token, shard, state)
 
-    def _want(self, lease: ShardLease) -> LeaseState | None:
-        asked = lease.want()
+    def _want(self, lease: ShardLease, observed: str) -> LeaseState | None:
+        asked = lease.want(observed)
         return lease.acquire() if asked is None or asked.owner == FREE else None
 
     def _watch(self, lease: ShardLease) -> LeaseState | None:

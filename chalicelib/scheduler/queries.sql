@@ -10,6 +10,14 @@ FROM (
     UNION ALL
     SELECT c.release_after FROM write_claims c JOIN runs r ON r.run_id = c.run_id
     WHERE r.shard = :shard AND c.release_after > :pass_now::timestamptz AND c.release_after <= :pass_now::timestamptz + make_interval(secs => :window_seconds)
+    UNION ALL
+    SELECT d.not_before FROM runs d
+    WHERE d.shard = :shard AND d.status = 'queued' AND d.not_before > :pass_now::timestamptz AND d.not_before <= :pass_now::timestamptz + make_interval(secs => :window_seconds)
+    UNION ALL
+    -- the platform scan while a run is active, on a grid: any number of passes ask for one message each half minute
+    SELECT to_timestamp((floor(extract(epoch FROM :pass_now::timestamptz) / :scan_seconds) + 1) * :scan_seconds)
+    WHERE EXISTS (SELECT 1 FROM runs a WHERE a.shard = :shard AND a.status = 'running')
+       OR EXISTS (SELECT 1 FROM runs a WHERE a.shard = :shard AND a.status = 'claimed')
 ) w
 ON CONFLICT ON CONSTRAINT due_messages_one_per_second DO NOTHING
 RETURNING due_second;
@@ -28,9 +36,24 @@ SELECT LEAST(
                      ELSE o.sent_at + make_interval(secs => :accept_container_seconds) END)
      FROM runs r JOIN claims c ON c.run_id = r.run_id AND c.ended_at IS NULL JOIN outbox o ON o.claim_id = c.claim_id
      WHERE r.shard = :shard AND r.status = 'claimed'),
+    -- what became due since the pass began may have been left out of it; an older one waits for something else
+    (SELECT min(d.not_before) FROM runs d WHERE d.shard = :shard AND d.status = 'queued' AND d.not_before > :since::timestamptz),
     (SELECT min(w.release_after) FROM write_claims w JOIN runs r ON r.run_id = w.run_id WHERE r.shard = :shard AND w.release_after IS NOT NULL),
-    (SELECT :now::timestamptz FROM runs r WHERE r.shard = :shard AND r.status IN ('claimed', 'running') AND r.cancel_requested_at IS NOT NULL LIMIT 1)
+    (SELECT :now::timestamptz FROM runs r WHERE r.shard = :shard AND r.status IN ('claimed', 'running') AND r.cancel_requested_at IS NOT NULL LIMIT 1),
+    (SELECT :now::timestamptz FROM backfills b
+     WHERE b.shard = :shard AND b.finished_at IS NULL AND (b.state = 'cancelling' OR (b.state = 'active' AND b.max_parallel > (
+         SELECT count(*) FROM runs u WHERE u.backfill_id = b.backfill_id AND u.status IN ('queued', 'claimed', 'running')))) LIMIT 1),
+    -- the platform scan: while a run is active, and when one has waited for too long
+    (SELECT :now::timestamptz + make_interval(secs => :scan_seconds) FROM runs a WHERE a.shard = :shard AND a.status = 'running' LIMIT 1),
+    (SELECT :now::timestamptz + make_interval(secs => :scan_seconds) FROM runs a WHERE a.shard = :shard AND a.status = 'claimed' LIMIT 1),
+    (SELECT min(q.created_at) + make_interval(secs => :waiting_seconds) FROM runs q
+     WHERE q.shard = :shard AND q.status = 'queued' AND q.created_at > :now::timestamptz - make_interval(secs => :waiting_seconds)),
+    (SELECT m.asked_at + interval '1 day' FROM maintenance m WHERE :shard = 0 AND m.task = 'retention')
 ) AS next_at;
+
+-- name: watches_boots
+-- Whether a boot of these partitions has an accepted claim, so that its lease must be watched.
+SELECT EXISTS (SELECT 1 FROM claims c WHERE c.ended_at IS NULL AND c.boot_id IS NOT NULL AND c.boot_partition = ANY(:partitions::integer[])) AS active;
 
 -- ------------------------------------------------------------------ another number of shards
 
@@ -54,6 +77,7 @@ UPDATE scheduler_shards SET epoch = epoch + 1, owner_token = '', hint_seq = hint
 -- name: jobs_with_work
 SELECT location, target, job FROM jobs
 UNION SELECT location, target, job FROM triggers
+UNION SELECT location, target, job FROM backfills WHERE finished_at IS NULL
 UNION SELECT location, target, job FROM runs WHERE status IN ('queued', 'claimed', 'running');
 
 -- name: move_jobs
@@ -72,6 +96,11 @@ UPDATE runs r SET shard = m.shard
 FROM jsonb_to_recordset(:rows::jsonb) AS m(location text, target text, job text, shard integer)
 WHERE r.location = m.location AND r.target = m.target AND r.job = m.job AND r.shard <> m.shard
   AND r.status IN ('queued', 'claimed', 'running');
+
+-- name: move_open_backfills
+UPDATE backfills b SET shard = m.shard
+FROM jsonb_to_recordset(:rows::jsonb) AS m(location text, target text, job text, shard integer)
+WHERE b.location = m.location AND b.target = m.target AND b.job = m.job AND b.shard <> m.shard AND b.finished_at IS NULL;
 
 -- name: remove_due_messages
 -- Look-ahead messages name the shard of before: the passes that follow look ahead again.

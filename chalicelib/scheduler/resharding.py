@@ -42,7 +42,7 @@ def _spread(tx: Transaction, count: int) -> list[int]:
     tx.execute(QUERIES["add_shards"], count=count)
     tx.execute(QUERIES["move_epochs"])
     rows = json_rows([_placed(row, count) for row in tx.rows(QUERIES["jobs_with_work"])])
-    for query in ("move_jobs", "move_triggers", "move_runs"):
+    for query in ("move_jobs", "move_triggers", "move_runs", "move_open_backfills"):
         tx.execute(QUERIES[query], rows=rows)
     tx.execute(QUERIES["remove_due_messages"])
     tx.execute(QUERIES["remove_shards"], count=count)

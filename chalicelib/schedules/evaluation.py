@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..kernel.ids import IdSource
 from ..kernel.limits import TRIGGERS_PER_BATCH
 from ..projects.bundle import JobDefinition
 from ..runs.queueing import NewRun, queue_runs
+from ..runs.selecting import narrowed
 from .inputs import occurrence_inputs
 from .model import Cursor, Due, ScheduleSpec
 from .plan import next_due_at, plan
@@ -28,15 +29,20 @@ Keyset = tuple[datetime, str]
 SameRun = tuple[str, ...]
 # A schedule that cannot be computed is looked at again after this long, so that it does not fill every batch.
 UNCOMPUTABLE_RETRY_SECONDS = 60
+_PROBLEM_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What one batch did; ``last`` is where the next one goes on, ``None`` when this one was not full."""
+    """What one batch did; ``last`` is where the next one goes on, ``None`` when this one was not full.
+
+    ``uncomputable`` says of each schedule that was put off where it is and what is wrong with it.
+    """
 
     ticked: int
     requested: int
     last: Keyset | None
+    uncomputable: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class _Planned:
     spec: ScheduleSpec
     due: Due
     inputs: Mapping[str, Any]
+    selection: Sequence[str] | None = None
 
     @property
     def trigger_id(self) -> str:
@@ -74,12 +81,17 @@ def evaluate_batch(tx: Transaction, ids: IdSource, shard: int, pass_now: datetim
         return Evaluated(0, 0, None)
     planned: list[_Planned] = []
     moves: list[dict[str, Any]] = []
+    uncomputable: dict[str, Mapping[str, Any]] = {}
     for row in rows:
-        _plan_one(row, tx.now, planned, moves)
-    requested = _tick(tx, ids, planned)
+        problem = _plan_one(tx, row, planned, moves)
+        if problem is not None:
+            place = {name: row[name] for name in ("location", "target", "job")}
+            uncomputable[row["trigger_id"]] = {**place, "problem": problem}
+    requested = _tick(tx, ids, planned, pass_now)
     tx.execute(QUERIES["move_cursors"], rows=json_rows(moves))
     full = len(rows) == TRIGGERS_PER_BATCH
-    return Evaluated(len(planned), requested, (rows[-1]["next_at"], rows[-1]["trigger_id"]) if full else None)
+    last = (rows[-1]["next_at"], rows[-1]["trigger_id"]) if full else None
+    return Evaluated(len(planned), requested, last, uncomputable)
 
 
 def recompute_page(tx: Transaction, *, shard: int, after: str) -> str | None:
@@ -101,19 +113,23 @@ def _recomputed(row: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     return {"trigger_id": row["trigger_id"], "cursor": cursor, "next_at": instant_text(next_at) if next_at else None}
 
 
-def _plan_one(row: Mapping[str, Any], now: datetime, planned: list[_Planned], moves: list[dict[str, Any]]) -> None:
-    """Plan one schedule; one that cannot be computed is put off and does not stop the others (S20)."""
+def _plan_one(
+    tx: Transaction, row: Mapping[str, Any], planned: list[_Planned], moves: list[dict[str, Any]]
+) -> str | None:
+    """Plan one schedule; one that cannot be computed is put off and does not stop the others (S20): what is wrong."""
+    problem = None
     cursor = Cursor.from_json(row["cursor_json"])
     try:
         spec = ScheduleSpec(**row["spec"])
-        due = plan(spec, cursor, now)
+        due = plan(spec, cursor, tx.now)
         if due is not None:
-            planned.append(_Planned(row, spec, due, _inputs(row, spec, due)))
+            planned.append(_planned(tx, row, spec, due))
             cursor = due.cursor(spec)
         next_at = next_due_at(spec, cursor)
-    except (TidemillError, ValueError, TypeError, ArithmeticError):
+    except (TidemillError, ValueError, TypeError, ArithmeticError) as error:
         LOG.exception("schedule %s cannot be computed", row["trigger_id"])
-        next_at = now + timedelta(seconds=UNCOMPUTABLE_RETRY_SECONDS)
+        problem = f"{type(error).__name__}: {error}"[:_PROBLEM_CHARACTERS]
+        next_at = tx.now + timedelta(seconds=UNCOMPUTABLE_RETRY_SECONDS)
     moves.append(
         {
             "trigger_id": row["trigger_id"],
@@ -121,21 +137,24 @@ def _plan_one(row: Mapping[str, Any], now: datetime, planned: list[_Planned], mo
             "next_at": instant_text(next_at) if next_at is not None else None,
         }
     )
+    return problem
 
 
-def _inputs(row: Mapping[str, Any], spec: ScheduleSpec, due: Due) -> dict[str, Any]:
+def _planned(tx: Transaction, row: Mapping[str, Any], spec: ScheduleSpec, due: Due) -> _Planned:
     if row["definition"] is None:  # the job declares no inputs: the common case costs no parsing
-        return {}
-    return occurrence_inputs(JobDefinition.model_validate(row["definition"]), spec, due.scheduled_for)
+        return _Planned(row, spec, due, {})
+    definition = JobDefinition.model_validate(row["definition"])
+    inputs = occurrence_inputs(definition, spec, due.scheduled_for)
+    return _Planned(row, spec, due, inputs, narrowed(tx, row["snapshot_id"], definition, inputs))
 
 
-def _tick(tx: Transaction, ids: IdSource, planned: Sequence[_Planned]) -> int:
+def _tick(tx: Transaction, ids: IdSource, planned: Sequence[_Planned], pass_now: datetime) -> int:
     """Write the ticks and queue their runs; returns how many runs.
 
     Of several ticks that want the same run the first asks for it and covers the others. A tick that exists already
     only moves its cursor, so the next in line asks instead: that is what the loop is for, and it hardly ever repeats.
     """
-    by_queue = _covering(tx, planned)
+    by_queue = _covering(tx, planned, pass_now)
     covered = [(item, by_queue[item.trigger_id]) for item in planned if item.trigger_id in by_queue]
     pending = [item for item in planned if item.trigger_id not in by_queue]
     requested = 0
@@ -163,17 +182,21 @@ def _insert_ticks(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> set[str
     return {row["trigger_id"] for row in tx.rows(QUERIES["insert_ticks"], rows=json_rows(rows))} if rows else set()
 
 
-def _covering(tx: Transaction, planned: Sequence[_Planned]) -> dict[str, str]:
+def _covering(tx: Transaction, planned: Sequence[_Planned], pass_now: datetime) -> dict[str, str]:
     names = ("trigger_id", "location", "target", "job", "snapshot_id")
-    wanted = [{name: item.row[name] for name in names} | {"inputs": dict(item.inputs)} for item in planned]
-    return {row["trigger_id"]: row["run_id"] for row in tx.rows(QUERIES["covering_runs"], rows=json_rows(wanted))}
+    wanted = [
+        {name: item.row[name] for name in names} | {"inputs": dict(item.inputs), "selection": item.selection}
+        for item in planned
+    ]
+    found = tx.rows(QUERIES["covering_runs"], rows=json_rows(wanted), pass_now=pass_now)
+    return {row["trigger_id"]: row["run_id"] for row in found}
 
 
 def _run(item: _Planned, run_id: str) -> NewRun:
     row = item.row
     return NewRun(
         run_id, row["location"], row["target"], row["job"], row["shard"], row["snapshot_id"], item.inputs, "schedule",
-        trigger_id=row["trigger_id"],
+        trigger_id=row["trigger_id"], scheduled_for=item.due.scheduled_for, selection=item.selection,
     )  # fmt: skip
 
 

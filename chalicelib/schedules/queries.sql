@@ -13,13 +13,16 @@ ORDER BY s.next_at, s.trigger_id LIMIT :batch
 FOR UPDATE OF s SKIP LOCKED;
 
 -- name: covering_runs
--- A queued run that a tick's run would only repeat. A row that is being claimed is skipped: once claimed, it covers nothing.
+-- A queued run that a tick's run would only repeat: the same nodes, now, and not an item of a backfill. A row that is being
+-- claimed is skipped: once claimed, it covers nothing.
 SELECT w.trigger_id, c.run_id
-FROM jsonb_to_recordset(:rows::jsonb) AS w(trigger_id text, location text, target text, job text, snapshot_id text, inputs jsonb)
+FROM jsonb_to_recordset(:rows::jsonb) AS w(trigger_id text, location text, target text, job text, snapshot_id text, inputs jsonb,
+     selection jsonb)
 CROSS JOIN LATERAL (
     SELECT r.run_id FROM runs r
     WHERE r.location = w.location AND r.target = w.target AND r.job = w.job AND r.status = 'queued'
-      AND r.snapshot_id = w.snapshot_id AND r.inputs_json = w.inputs
+      AND r.snapshot_id = w.snapshot_id AND r.inputs_json = w.inputs AND r.selection IS NOT DISTINCT FROM w.selection
+      AND (r.not_before IS NULL OR r.not_before <= :pass_now) AND r.backfill_id IS NULL
     ORDER BY r.created_at, r.run_id LIMIT 1
     FOR SHARE SKIP LOCKED
 ) c;

@@ -5,39 +5,52 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..kernel.clock import Clock
-from ..kernel.errors import Drift, InvalidInputs, InvalidRequest, TidemillError
+from ..kernel.errors import Drift, InvalidInputs, InvalidRequest, TidemillError, Unavailable
 from ..kernel.ids import RandomBits
-from ..kernel.limits import LAST_REPORT_ATTEMPTS, LOG_PART_BYTES, REPORT_EVERY_SECONDS
+from ..kernel.limits import (
+    LAMBDA_MARGIN_SECONDS,
+    LAST_JOIN_SECONDS,
+    LAST_REPORT_ATTEMPTS,
+    LOG_PART_BYTES,
+    REPORT_EVERY_SECONDS,
+)
 from ..leases.boots import BootLease, LeaseLost
-from ..runs.model import Outcome
+from ..runs.model import Outcome, RunInputs
 from ..runs.states import EndReason
+from .accounts import give
 from .delivery import Delivery
 from .logs import RunLog
+from .masking import Mask
 from .outcome import End, Intent, decide, not_started
-from .process import Ending, Escalation, Graces, OwnedProcess
+from .process import Account, Ending, Escalation, Graces, OwnedProcess
 from .records import BootFile
 from .runners.command import CommandRunner
 from .runners.dbt import DbtRunner
 from .runners.plan import Evidence, Launch, Runner, RunPlan
 from .runners.sqlbuild import SqlBuildRunner
-from .server import verdict_of
+from .server import Verdict, verdict_of
 from .session import Backoff, ClaimSession, GaveUp
 from .verification import Verifier
 
 _LOGGER = logging.getLogger("tidemill.worker")
 _LOOK_SECONDS = 0.2
+_OVER = frozenset({"claim_lost", "cancelled"})
 RUNNERS: Mapping[str, Runner] = {"sqb": SqlBuildRunner(), "dbt": DbtRunner(), "command": CommandRunner()}
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What all runs of one worker share. ``must_end`` is set when the process has no more time to wait for answers."""
+    """What all runs of one worker share.
+
+    ``must_end`` is set when the process has no more time to wait for answers; ``seconds_left`` tells how long the
+    platform lets this process live, where it says so (Lambda); ``account`` is who builds run as.
+    """
 
     verifier: Verifier
     lease: BootLease
@@ -49,6 +62,19 @@ class Workshop:
     graces: Graces = field(default_factory=Graces)
     report_seconds: float = REPORT_EVERY_SECONDS
     log_part_bytes: int = LOG_PART_BYTES
+    last_join_seconds: float = LAST_JOIN_SECONDS
+    seconds_left: Callable[[], float] | None = None
+    account: Account | None = None
+
+    def limit_of(self, timeout_seconds: float) -> float:
+        """How long a child may run that starts now: on Lambda it must end before the platform ends us."""
+        if self.seconds_left is None:
+            return timeout_seconds
+        return min(timeout_seconds, self.seconds_left() - LAMBDA_MARGIN_SECONDS)
+
+    def graces_now(self) -> Graces:
+        """The graces of a child that is to end now."""
+        return self.graces if self.seconds_left is None else self.graces.within(self.seconds_left())
 
 
 class Execution:
@@ -63,8 +89,10 @@ class Execution:
         self._lock = threading.Lock()
         self._intent: Intent | None = None
         self._stopped = threading.Event()
-        self._started = False
+        self._started = self._released = False
+        self._mask = Mask()
         self._folder = shop.runs_folder / session.claim_id
+        self._log_folder = shop.runs_folder / f"{session.claim_id}.log"
 
     def request(self, intent: Intent) -> None:
         """Record why the run is to stop, before anything is done about it. A cancel wins over every other reason."""
@@ -72,6 +100,11 @@ class Execution:
             if self._intent is None or intent == "cancel":
                 self._intent = intent
         self._stopped.set()
+
+    def request_before_start(self) -> None:
+        """It is too late to start: interrupt the run unless it was started."""
+        if not self._started:
+            self.request("interrupt")
 
     def carry(self) -> None:
         """Carry the run to its end and report it. Never raises: whatever happens becomes an outcome."""
@@ -81,13 +114,14 @@ class Execution:
             _LOGGER.exception("run %s: the worker failed", self.run_id)
             outcome = self._broken(error)
         if outcome is not None:
-            self._report(outcome)
-        shutil.rmtree(self._folder, ignore_errors=True)
+            self._report(self._mask.of_report(outcome))
+        for folder in (self._folder, self._log_folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _outcome(self) -> Outcome | None:
         """The outcome to report; ``None`` when the claim is not ours any more."""
         try:
-            plan = self._prepare()
+            plan, launch = self._prepare()
         except (InvalidInputs, Drift) as error:
             reason: EndReason = "drift" if isinstance(error, Drift) else "inputs_invalid"
             return Outcome(
@@ -97,20 +131,37 @@ class Execution:
             return not_started(self._intent)
         except TidemillError as error:
             return self._refused(error)
-        return self._execute(plan)
+        return self._execute(plan, launch)
 
-    def _prepare(self) -> RunPlan:
-        """Inputs, verification, start (S39)."""
+    def _prepare(self) -> tuple[RunPlan, Launch]:
+        """Inputs, verification, everything that the child needs, start (S39)."""
         inputs = self._session.inputs(self._stopped)
         self._shop.runs_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.mkdir(mode=0o700)
-        plan = self._shop.verifier.verify(inputs, self._folder, self._shop.clock.now())
+        plan = self._verified(inputs)
+        self._mask = Mask(plan.secrets)
+        launch = RUNNERS[plan.build.kind].launch(plan)
+        if self._shop.account is not None:
+            give(self._folder, self._shop.account)
         self._session.report(self._session.verified_report(), self._stopped)
+        if self._shop.limit_of(inputs.definition.timeout_seconds) <= 0:
+            self.request("interrupt")
         if self._stopped.is_set():
             raise GaveUp("stopped before the start")
         self._session.start(self._stopped)
         self._started = True
-        return plan
+        return plan, launch
+
+    def _verified(self, inputs: RunInputs) -> RunPlan:
+        """Verify; a store of secrets that is away is asked again until it answers or the run is to stop."""
+        backoff = Backoff(self._shop.random)
+        while True:
+            try:
+                return self._shop.verifier.verify(inputs, self._folder, self._stopped)
+            except Unavailable as error:
+                _LOGGER.warning("run %s: %s", self.run_id, error.detail)
+                if self._stopped.wait(backoff.next_seconds()):
+                    raise GaveUp(error.detail) from error
 
     def _refused(self, error: TidemillError) -> Outcome | None:
         verdict = verdict_of(error)
@@ -118,6 +169,7 @@ class Execution:
             return not_started("cancel")
         if verdict in {"claim_lost", "foreign", "credential"}:
             _LOGGER.info("run %s: dropped: %s", self.run_id, error.detail)
+            self.reported = verdict == "claim_lost"  # it has an end; any other is left to be proved
             return None
         return Outcome(
             state="launch_failed", end_reason="lost_before_start", error_code=error.code, message=error.detail
@@ -125,21 +177,24 @@ class Execution:
 
     # --- the child
 
-    def _execute(self, plan: RunPlan) -> Outcome:
+    def _execute(self, plan: RunPlan, launch: Launch) -> Outcome:
         runner = RUNNERS[plan.build.kind]
-        launch = runner.launch(plan)
-        log = RunLog(self._folder / "log", plan.secrets, part_bytes=self._shop.log_part_bytes)
+        log = RunLog(self._log_folder, self._mask, part_bytes=self._shop.log_part_bytes)
         delivery = self._delivery(plan, runner, launch, log)
         delivery.start()
         evidence = Evidence()
         try:
             ending, sent = self._run_child(plan, launch, log)
+            intent = self._intent if sent else None
             log.finish()
             evidence = _evidence(runner, plan, log.tail())
         finally:
             seen = delivery.finish(evidence.nodes)
+        # Only a cancel still counts once the child has ended by itself: the server decides that race (8.4, 10.1).
+        if self._intent == "cancel":
+            intent = "cancel"
         counted = evidence if evidence.document else evidence.with_touched(seen)
-        return decide(replace(_end(plan, ending, counted), intent=self._intent, sent=sent))
+        return decide(replace(_end(plan, ending, counted), intent=intent, sent=sent))
 
     def _delivery(self, plan: RunPlan, runner: Runner, launch: Launch, log: RunLog) -> Delivery:
         return Delivery(
@@ -147,28 +202,39 @@ class Execution:
             runner,
             launch,
             log,
-            known_nodes={*plan.inputs.drift_keys, *plan.inputs.definition.nodes},
-            on_refused=lambda: self.request("revoke"),
+            # what an earlier run built stays ``carried``, whatever the tool says of it
+            known_nodes=plan.inputs.selection or {*plan.inputs.drift_keys, *plan.inputs.definition.nodes},
+            on_over=self._claim_is_over,
             ends=self._shop.must_end,
+            mask=self._mask,
             every_seconds=self._shop.report_seconds,
+            last_join_seconds=self._shop.last_join_seconds,
         )
+
+    def _claim_is_over(self, verdict: Verdict) -> None:
+        self.request("cancel" if verdict == "cancelled" else "revoke")
 
     def _run_child(self, plan: RunPlan, launch: Launch, log: RunLog) -> tuple[Ending, frozenset[int]]:
         try:
-            process = OwnedProcess(launch.argv, environment=launch.environment, cwd=launch.cwd, output=log.output)
+            process = OwnedProcess(
+                launch.argv,
+                environment=launch.environment,
+                cwd=launch.cwd,
+                output=log.output,
+                account=self._shop.account,
+            )
         except OSError as error:
             return Ending(error=f"{launch.argv[0]} cannot be started in {launch.cwd}: {error.strerror}"), frozenset()
         finally:
             log.child_has_it()
-        escalation = Escalation(process, self._shop.graces, self._shop.clock)
         try:
             if self._record(process):
+                self._released = True
                 process.release()
-            ending = self._watch(process, escalation, plan.inputs.definition.timeout_seconds)
+            return self._watch(process, plan.inputs.definition.timeout_seconds)
         finally:
-            _end_for_sure(process)
+            process.end_for_sure()
             self._forget()
-        return ending, escalation.sent()
 
     def _record(self, process: OwnedProcess) -> bool:
         """Note the process group locally and in the lease item; ``False`` when the run is to stop instead."""
@@ -186,16 +252,19 @@ class Execution:
                 return True
         return False
 
-    def _watch(self, process: OwnedProcess, escalation: Escalation, timeout_seconds: float) -> Ending:
+    def _watch(self, process: OwnedProcess, timeout_seconds: float) -> tuple[Ending, frozenset[int]]:
+        """Wait for the end and bring it about when it is time; the ending, and the signals that we sent."""
         clock = self._shop.clock
-        deadline = clock.elapsed_seconds() + timeout_seconds
+        deadline = clock.elapsed_seconds() + self._shop.limit_of(timeout_seconds)
+        escalation: Escalation | None = None
         while (ending := process.wait(_LOOK_SECONDS)) is None:
             if clock.elapsed_seconds() >= deadline and not self._stopped.is_set():
                 self.request("timeout")
             if self._stopped.is_set():
+                escalation = escalation or Escalation(process, self._shop.graces_now(), clock)
                 escalation.begin()
                 escalation.advance()
-        return ending
+        return ending, escalation.sent() if escalation is not None else frozenset()
 
     def _forget(self) -> None:
         with suppress(OSError):
@@ -211,7 +280,11 @@ class Execution:
         message = f"the worker failed: {type(error).__name__}: {error}"[:4_096]
         if self._started:
             return Outcome(
-                state="failed", end_reason="interrupted", error_code="worker_failed", message=message, settled=False
+                state="failed",
+                end_reason="interrupted",
+                error_code="worker_failed",
+                message=message,
+                settled=not self._released,
             )
         return Outcome(
             state="launch_failed", end_reason="lost_before_start", error_code="worker_failed", message=message
@@ -226,7 +299,8 @@ class Execution:
             self._report_started(outcome, error)
         except (TidemillError, GaveUp) as error:
             _LOGGER.warning("run %s: its end (%s) was not taken: %s", self.run_id, outcome.state, error)
-            self.reported = isinstance(error, TidemillError)
+            # The server has an end already; any other refusal leaves the end of this boot to be proved.
+            self.reported = isinstance(error, TidemillError) and verdict_of(error) in _OVER
 
     def _report_started(self, outcome: Outcome, refusal: InvalidRequest) -> None:
         """The answer to ``start`` was lost and it had been taken: what never ran here ended as interrupted."""
@@ -235,13 +309,6 @@ class Execution:
             return
         self._started = True
         self._report(Outcome(state="failed", end_reason="interrupted", message=outcome.message))
-
-
-def _end_for_sure(process: OwnedProcess) -> None:
-    """The owner never leaves a child behind, also when something failed here."""
-    while process.wait(0) is None:
-        process.kill()
-        process.wait(1)
 
 
 def _evidence(runner: Runner, plan: RunPlan, log_tail: str) -> Evidence:

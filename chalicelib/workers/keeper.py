@@ -1,10 +1,14 @@
 """The keeper: one small process between a worker and a program, which owns everything that the program starts.
 
-Run by file path as ``python -I -S keeper.py <parent pid> <go> <status> <program> <arguments>`` with the Python of the
-worker; it imports the standard library only. It is a subreaper, so that orphans of the program, whatever session they
-moved to, come back to it; it waits until the owner has recorded its process group; and it ends, with every descendant,
-when its parent dies (scheduler.md 8.2). A fork in a worker with threads would run Python between fork and exec; a
-fresh process with one thread does not have that problem.
+Run by file path as ``python -I -S keeper.py <parent pid> <go> <status> <orders> <program> <arguments>`` with the Python
+of the worker; it imports the standard library only. It is a subreaper, so that orphans of the program, whatever session
+they moved to, come back to it; it waits until the owner has recorded its process group; and it ends, with every
+descendant, when its parent dies (scheduler.md 8.2). A fork in a worker with threads would run Python between fork and
+exec; a fresh process with one thread does not have that problem.
+
+The orders are one JSON object: ``user``, ``[uid, gid]`` to become before the program starts, and ``end_orphans``, which
+ends at once whatever comes back as an orphan while the program lives. That is for a keeper above a worker: what comes
+back there has lost its own keeper.
 
 Signals: SIGINT and SIGTERM to the group are for the program, the keeper ignores them. SIGUSR1 from the owner kills
 every descendant. SIGUSR2 is the parent-death signal and does the same when the parent is really gone.
@@ -23,7 +27,7 @@ import signal
 import sys
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -36,6 +40,7 @@ PARENT_DIED = signal.SIGUSR2
 
 _CANNOT_START = 127
 _PARENT_GONE = 125
+_LOOK_SECONDS = 1.0
 # Fields of /proc/<pid>/stat behind the program's name.
 _STATE, _PARENT = 0, 1
 
@@ -52,15 +57,16 @@ def prctl(option: int, value: int) -> bool:
 def main(arguments: list[str]) -> int:
     """Start the program, reap until nothing is left of it, tell how it ended."""
     parent, go, status = (int(text) for text in arguments[:3])
+    orders: dict[str, Any] = json.loads(arguments[3])
     _bind_to(parent)
     if os.read(go, 1) != b"g":
         return _PARENT_GONE  # the owner died or gave up before the group was recorded
     os.close(go)
-    program, problem = _start(arguments[3:], status)
-    ending: dict[str, object] = dict(_reap_until(program))
+    program, problem = _start(arguments[4:], status, orders.get("user"))
+    ending: dict[str, object] = dict(reap_until(program, end_orphans=bool(orders.get("end_orphans"))))
     if problem:
         ending = {"error": problem}
-    ending["leftovers"] = _end_descendants()
+    ending["leftovers"] = end_descendants()
     os.write(status, json.dumps(ending).encode())
     return 0
 
@@ -76,7 +82,7 @@ def _bind_to(parent: int) -> None:
         if number == KILL_ALL:
             _kill_descendants()
         elif os.getppid() != parent:
-            _end_descendants()
+            end_descendants()
             os._exit(_PARENT_GONE)
 
     signal.signal(KILL_ALL, end_all)
@@ -86,20 +92,22 @@ def _bind_to(parent: int) -> None:
         os._exit(_PARENT_GONE)  # it died before the line above
 
 
-def _start(command: list[str], status: int) -> tuple[int, str]:
+def _start(command: list[str], status: int, user: list[int] | None) -> tuple[int, str]:
     """Fork and exec; the pid and an error text, which the close-on-exec pipe carries back."""
     reader, writer = os.pipe()
     keeper = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(command, keeper, writer, (reader, status))
+        _become(command, keeper, writer, (reader, status), user)
     os.close(writer)
     with os.fdopen(reader, "rb") as stream:
         problem = stream.read().decode(errors="replace")
     return pid, problem
 
 
-def _become(command: list[str], keeper: int, errors: int, unneeded: tuple[int, ...]) -> NoReturn:
+def _become(
+    command: list[str], keeper: int, errors: int, unneeded: tuple[int, ...], user: list[int] | None
+) -> NoReturn:
     try:
         for number in (signal.SIGINT, signal.SIGTERM, KILL_ALL, PARENT_DIED):
             signal.signal(number, signal.SIG_DFL)
@@ -108,6 +116,11 @@ def _become(command: list[str], keeper: int, errors: int, unneeded: tuple[int, .
             os.close(descriptor)
         for capability in LOOKING_CAPABILITIES:
             prctl(PR_CAPBSET_DROP, capability)  # refused, and without effect, for anyone but root
+        if user is not None:
+            os.setgroups([])
+            os.setresgid(user[1], user[1], user[1])
+            os.setresuid(user[0], user[0], user[0])
+        # After the change of user, which would take the signal back.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == keeper:
             os.execvp(command[0], command)  # noqa: S606 - no shell on purpose
@@ -116,17 +129,33 @@ def _become(command: list[str], keeper: int, errors: int, unneeded: tuple[int, .
     os._exit(_CANNOT_START)
 
 
-def _reap_until(program: int) -> dict[str, int]:
-    """Reap whatever ends, until the program has."""
+def reap_until(program: int, *, end_orphans: bool = False) -> dict[str, int]:
+    """Reap whatever ends, until the program has; ``end_orphans`` kills what came back to us meanwhile."""
     while True:
-        pid, status = os.wait()
+        pid, status = _next_end(program) if end_orphans else os.wait()
         if pid != program:
             continue
         code = os.waitstatus_to_exitcode(status)
         return {"exit": code} if code >= 0 else {"signal": -code}
 
 
-def _end_descendants() -> int:
+def _next_end(program: int) -> tuple[int, int]:
+    """Like ``os.wait``; an orphan that lives is killed at the next look."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    try:
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                return pid, status
+            for child in _children() - {program}:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            signal.sigtimedwait([signal.SIGCHLD], _LOOK_SECONDS)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+
+
+def end_descendants() -> int:
     """Kill and reap until nothing is left; how many there were. Their children become ours, so this ends with none."""
     ended = 0
     while True:
@@ -149,6 +178,15 @@ def _kill_descendants() -> None:
     for pid in family - {os.getpid()}:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _children() -> set[int]:
+    """Our own children, by the list that the kernel keeps of them where it does (one thread, so one list)."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as stream:  # noqa: PTH123 - os is loaded already
+            return {int(pid) for pid in stream.read().split()}
+    except OSError:
+        return {pid for pid, parent in _parents().items() if parent == os.getpid()}
 
 
 def _parents() -> dict[int, int]:

@@ -1,25 +1,26 @@
 """The log of one run: what the child prints, masked, cut into parts, bounded.
 
 The child writes into a pipe that this thread empties, so that a talkative program can fill neither memory nor disk:
-after ``LOG_RUN_BYTES`` the rest is read and dropped, and the log says so.
+after ``LOG_RUN_BYTES`` the rest is read and dropped, and the log says so. It lies outside the child's own folder, where
+a child that runs as another user could put a link in its place.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import select
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..kernel.limits import LOG_LINE_BYTES, LOG_PART_BYTES, LOG_RUN_BYTES, TOOL_OUTPUT_BYTES
+from ..kernel.limits import LOG_CLOSE_SECONDS, LOG_LINE_BYTES, LOG_PART_BYTES, LOG_RUN_BYTES, TOOL_OUTPUT_BYTES
+from .masking import Mask
 
 _LOGGER = logging.getLogger("tidemill.worker")
 _READ_BYTES = 64 * 1024
-_HIDDEN = b"[hidden]"
 _DROPPED = b"\n[the log is full; what follows was dropped]\n"
-_SHORTEST_SECRET = 4
 
 
 class RunLog:
@@ -28,14 +29,18 @@ class RunLog:
     def __init__(
         self,
         folder: Path,
-        secrets: Sequence[str] = (),
+        mask: Mask | None = None,
         *,
         part_bytes: int = LOG_PART_BYTES,
         run_bytes: int = LOG_RUN_BYTES,
+        close_seconds: float = LOG_CLOSE_SECONDS,
     ) -> None:
-        self._reader, self.output = os.pipe()
+        folder.mkdir(mode=0o700)
         self._folder = folder
-        self._secrets = sorted((s.encode() for s in secrets if len(s) >= _SHORTEST_SECRET), key=len, reverse=True)
+        self._mask = mask or Mask()
+        self._close_seconds = close_seconds
+        self._reader, self.output = os.pipe()
+        self._done_reader, self._done = os.pipe()
         self._part_bytes = part_bytes
         self._left = run_bytes
         self._lock = threading.Lock()
@@ -44,7 +49,6 @@ class RunLog:
         self._part = 0
         self._part_size = 0
         self._thread = threading.Thread(target=self._pump, name="run-log", daemon=True)
-        folder.mkdir(mode=0o700)
         self._thread.start()
 
     def child_has_it(self) -> None:
@@ -52,7 +56,13 @@ class RunLog:
         os.close(self.output)
 
     def finish(self) -> None:
-        """Wait until everything that the child and its descendants wrote is kept."""
+        """Wait until everything that the child and its descendants wrote is kept. Call it once.
+
+        They have ended, so the pipe is closed; something that nobody owns any more could still hold it, and is not
+        waited for longer than ``close_seconds``.
+        """
+        self._thread.join(self._close_seconds)
+        os.close(self._done)
         self._thread.join()
 
     def full_parts(self) -> list[Path]:
@@ -69,21 +79,33 @@ class RunLog:
 
     def _pump(self) -> None:
         kept = b""
-        with os.fdopen(self._reader, "rb", buffering=0) as stream:
-            while chunk := stream.read(_READ_BYTES):
-                lines, newline, kept = (kept + chunk).rpartition(b"\n")
-                if len(kept) > LOG_LINE_BYTES:  # a line without end is cut; a secret across the cut stays rare
-                    lines, newline, kept = lines + newline + kept, b"", b""
-                self._keep(self._masked(lines + newline))
-        self._keep(self._masked(kept))
+        for chunk in self._chunks():
+            kept = self._mask.of_bytes(kept + chunk)
+            cut = kept.rfind(b"\n") + 1
+            if len(kept) - cut > LOG_LINE_BYTES:
+                # A line without end is cut, but never in what may be the beginning of a secret.
+                cut = max(cut, len(kept) - self._mask.overlap)
+            self._keep(kept[:cut])
+            kept = kept[cut:]
+        self._keep(self._mask.of_bytes(kept))
         with self._lock:
             if self._part_size:
                 self._full.append(self._path())
 
-    def _masked(self, text: bytes) -> bytes:
-        for secret in self._secrets:
-            text = text.replace(secret, _HIDDEN)
-        return text
+    def _chunks(self) -> Iterator[bytes]:
+        """What is written until every writer has closed, or nothing more is waited for."""
+        poll = select.poll()
+        for descriptor in (self._reader, self._done_reader):
+            poll.register(descriptor, select.POLLIN)
+        try:
+            while self._reader in dict(poll.poll()):
+                chunk = os.read(self._reader, _READ_BYTES)
+                if not chunk:
+                    return
+                yield chunk
+        finally:
+            os.close(self._reader)
+            os.close(self._done_reader)
 
     def _keep(self, text: bytes) -> None:
         if not text or self._left <= 0:

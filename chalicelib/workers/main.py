@@ -11,29 +11,47 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from pydantic import SecretStr
 
 from ..client.api import ApiClient
+from ..cloud.ports import LeaseTable, SecretStore
 from ..kernel.clock import SystemClock
-from ..kernel.errors import UsageError
+from ..kernel.errors import InvalidInputs, TidemillError, UsageError
 from ..kernel.ids import IdSource
-from ..kernel.limits import STOP_GRACE_SECONDS, WORKER_CALL_SECONDS
+from ..kernel.limits import WORKER_CALL_SECONDS
+from ..leases.boots import boot_id_of, boots_of_machine, key_of, partition_of
 from ..projects.project_file import load_project_file
 from ..settings import Settings, read_settings
+from .accounts import account_named, open_way
+from .guardian import be_guarded
 from .keeper import PR_SET_DUMPABLE, prctl
 from .leftovers import ended_boots
-from .loop import Pace, Worker, WorkerCloud
+from .loop import Worker, WorkerCloud
+from .pace import Pace, check_stop_time
+from .placement import started_ref
+from .process import Account
+from .protection import protection_here
 from .records import settle
 from .server import ServerApi
 from .supervisor import TOKEN_FILE, prove
 from .verification import Project
 
+_LOGGER = logging.getLogger("tidemill.worker")
 _DESCRIPTOR = "/dev/fd/"
 _HIDDEN_VARIABLES = ("TIDEMILL_TOKEN", TOKEN_FILE)
+
+
+class SecretCloud(WorkerCloud, Protocol):
+    """The cloud of a worker process: what the loop needs, and the store of secrets."""
+
+    @property
+    def secrets(self) -> SecretStore:
+        """The store of secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,8 @@ class WorkerOptions:
     """The options of ``tidemill worker run``.
 
     ``server`` and ``token_file`` default to ``TIDEMILL_API_URL`` and ``TIDEMILL_TOKEN_FILE``; ``python`` overrides the
-    interpreter that the projects' files name; ``stop_seconds`` is how long running builds may go on after SIGTERM.
+    interpreter that the projects' files name; ``lambda_slots`` are slots for runs of Lambda workers, which only a local
+    stack has reason to give.
     """
 
     projects: Sequence[Path]
@@ -50,24 +69,30 @@ class WorkerOptions:
     token_file: Path | None = None
     python: Path | None = None
     slots: int = 1
-    stop_seconds: float = STOP_GRACE_SECONDS
+    lambda_slots: int = 0
 
 
-def run_worker(options: WorkerOptions, cloud: WorkerCloud | None = None) -> int:
+def run_worker(options: WorkerOptions, cloud: SecretCloud | None = None) -> int:
     """Run one boot until SIGTERM or SIGINT; the exit code. Raises ``UsageError`` for options that do not fit."""
     protect_process()
-    _log_to_stderr()
-    tokens = take_tokens(options.token_file, os.environ)
+    supervised = be_guarded(os.environ)
+    log_to_stderr()
     settings = read_settings()
+    pace = Pace(stop_seconds=settings.stop_grace_seconds)
+    if not supervised:  # a supervisor waits for as long as it takes
+        check_stop_time(pace, settings.platform_stop_seconds, os.environ)
+    cloud = _cloud(settings) if cloud is None else cloud
+    tokens = tokens_of(options.token_file, settings.token_secret, os.environ, cloud.secrets.read)
     projects = named_projects(options.projects, options.python)
+    account = _account(settings.child_user, options.state_dir)
     clock, random = SystemClock(), secrets.SystemRandom()
     stop = _stop_on_signals()
     with ApiClient(options.server or settings.api_url, None, clock=clock, total_seconds=WORKER_CALL_SECONDS) as client:
         api = ServerApi(client, tokens, clock)
-        _prove_earlier_boots(options.state_dir, api, stop)
+        _prove_earlier_boots(options.state_dir, api, cloud.leases, stop)
         worker = Worker(
             settings,
-            cloud or _cloud(settings),
+            cloud,
             api,
             projects,
             slots=options.slots,
@@ -75,7 +100,12 @@ def run_worker(options: WorkerOptions, cloud: WorkerCloud | None = None) -> int:
             clock=clock,
             ids=IdSource(clock, random),
             random=random,
-            pace=Pace(stop_seconds=options.stop_seconds),
+            pace=pace,
+            resolve_secret=cloud.secrets.read,
+            started_ref=started_ref(os.environ),
+            lambda_slots=options.lambda_slots,
+            account=account,
+            protection=protection_here(os.environ, clock),
         )
         return worker.run_forever(stop)
 
@@ -83,6 +113,22 @@ def run_worker(options: WorkerOptions, cloud: WorkerCloud | None = None) -> int:
 def protect_process() -> None:
     """Before anything else: no process of the same user may read this one's memory, environment or descriptors."""
     prctl(PR_SET_DUMPABLE, 0)
+
+
+def tokens_of(
+    token_file: Path | None,
+    secret: str,
+    environment: MutableMapping[str, str],
+    read_secret: Callable[[str], str],
+) -> list[SecretStr]:
+    """The location tokens, from the secret that ``TIDEMILL_TOKEN_SECRET`` names or, without one, from a file."""
+    if not secret or token_file is not None or TOKEN_FILE in environment:
+        return take_tokens(token_file, environment)
+    try:
+        text = read_secret(secret)
+    except InvalidInputs as error:
+        raise UsageError.of_field("TIDEMILL_TOKEN_SECRET", error.detail) from None
+    return _tokens_in(text, "TIDEMILL_TOKEN_SECRET", secret)
 
 
 def take_tokens(token_file: Path | None, environment: MutableMapping[str, str]) -> list[SecretStr]:
@@ -96,9 +142,13 @@ def take_tokens(token_file: Path | None, environment: MutableMapping[str, str]) 
         text = _read(named)
     except (OSError, ValueError) as error:
         raise UsageError.of_field("--token-file", f"{named} cannot be read: {error}") from None
+    return _tokens_in(text, "--token-file", named)
+
+
+def _tokens_in(text: str, field: str, named: str) -> list[SecretStr]:
     tokens = [SecretStr(line.strip()) for line in text.splitlines() if line.strip()]
     if not tokens:
-        raise UsageError.of_field("--token-file", f"{named} is empty; put one location token on each line")
+        raise UsageError.of_field(field, f"{named} is empty; put one location token on each line")
     return tokens
 
 
@@ -125,14 +175,44 @@ def _read(named: str) -> str:
     return Path(named).read_text()
 
 
-def _prove_earlier_boots(state_dir: Path, api: ServerApi, stop: threading.Event) -> None:
+def _prove_earlier_boots(state_dir: Path, api: ServerApi, leases: LeaseTable, stop: threading.Event) -> None:
     """A later boot on the same machine proves the end of earlier ones whose processes are gone (scheduler.md 7.3)."""
-    for boot_id in ended_boots(state_dir, secrets.SystemRandom()):
+    items: dict[str, Mapping[str, Any]] = {}
+
+    def read_items(machine_id: str) -> Iterable[Mapping[str, Any]]:
+        try:
+            items.update({boot_id_of(item): item for item in boots_of_machine(leases, machine_id)})
+        except TidemillError as error:  # the files alone say less, and nothing wrong
+            _LOGGER.warning("earlier boots are known by their files only: %s", error.detail)
+        return items.values()
+
+    for boot_id in ended_boots(state_dir, secrets.SystemRandom(), read_items):
         if prove(api.boot_ended, boot_id, secrets.SystemRandom(), stop):
             settle(state_dir, boot_id)
+            _forget(leases, boot_id, items.get(boot_id))
 
 
-def _cloud(settings: Settings) -> WorkerCloud:
+def _forget(leases: LeaseTable, boot_id: str, item: Mapping[str, Any] | None) -> None:
+    """Delete the lease of a boot that is proved ended, as it would have done itself; the table tidies what stays."""
+    if item is None:
+        return
+    try:
+        leases.delete(*key_of(boot_id, partition_of(boot_id)), owner_token=item["owner_token"])
+    except TidemillError as error:
+        _LOGGER.warning("the lease item of boot %s stays: %s", boot_id, error.detail)
+
+
+def _account(child_user: str, state_dir: Path) -> Account | None:
+    """Who builds run as, with a way through the state folder to what is theirs; ``None``: the worker's own user."""
+    if not child_user:
+        return None
+    account = account_named(child_user)
+    for name in ("runs", "compile"):
+        open_way(state_dir.resolve(), state_dir.resolve() / name)
+    return account
+
+
+def _cloud(settings: Settings) -> SecretCloud:
     from ..cloud.aws import Aws
 
     return Aws(settings)
@@ -145,6 +225,7 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
+    """Say what happens on standard error, never with the signature of an upload link."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it would show the signatures of upload links
+    logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -116,8 +116,8 @@ def _outcome(
 
 
 def settled(end: End) -> bool:
-    """Whether the warehouse has stopped working for this run: an own exit or SIGINT, or no settle time (8.5)."""
-    if end.settle_seconds == 0 or end.ending.error is not None:
+    """Whether the warehouse has stopped working for this run: an own exit or SIGINT, no start, no settle time (8.5)."""
+    if end.settle_seconds == 0 or end.ending.error is not None or not end.ending.ran:
         return True
     if not end.ending.witnessed or end.sent - {_SIGINT}:
         return False

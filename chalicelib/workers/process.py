@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..kernel.clock import Clock
-from ..kernel.limits import INTERRUPT_GRACE_SECONDS, TERMINATE_GRACE_SECONDS
+from ..kernel.limits import INTERRUPT_GRACE_SECONDS, PLATFORM_END_SECONDS, TERMINATE_GRACE_SECONDS
 from ..leases.machine import living_processes, process_facts
 from . import keeper
 
@@ -28,7 +28,7 @@ class Ending:
     """How a program ended: exactly one of exit code, signal number, and an error text (it could not be started).
 
     ``leftovers`` counts the processes that outlived it and were killed; ``witnessed`` is false when its keeper was
-    killed too, so that nobody saw how it ended.
+    killed too, so that nobody saw how it ended; ``ran`` is false when it was ended before it was let run.
     """
 
     exit_code: int | None = None
@@ -36,6 +36,22 @@ class Ending:
     error: str | None = None
     leftovers: int = 0
     witnessed: bool = True
+    ran: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user and group that a program runs as, with its name and home; only root may give another than its own."""
+
+    uid: int
+    gid: int
+    name: str
+    home: str
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a program finds of it in its environment."""
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
 class OwnedProcess:
@@ -52,18 +68,29 @@ class OwnedProcess:
         environment: Mapping[str, str],
         cwd: Path,
         output: int,
+        errors: int | None = None,
         inherited: Sequence[int] = (),
+        account: Account | None = None,
+        end_orphans: bool = False,
     ) -> None:
-        """Start the keeper. ``output`` is the descriptor that gets stdout and stderr; raises ``OSError``."""
+        """Start the keeper; raises ``OSError``.
+
+        ``output`` is the descriptor that gets stdout, and stderr too unless ``errors`` is given. ``account`` is who the
+        program runs as. ``end_orphans`` ends at once what loses its own keeper below this one.
+        """
+        if account is not None:
+            environment = {**environment, **account.variables}
+        orders = {"user": [account.uid, account.gid] if account else None, "end_orphans": end_orphans}
         go_reader, self._go = os.pipe()
         self._status, status_writer = os.pipe()
         try:
             self._process = subprocess.Popen(
                 [
                     sys.executable, "-I", "-S", str(_KEEPER),
-                    str(os.getpid()), str(go_reader), str(status_writer), *argv,
+                    str(os.getpid()), str(go_reader), str(status_writer), json.dumps(orders), *argv,
                 ],
-                env=dict(environment), cwd=cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=dict(environment), cwd=cwd, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output if errors is None else errors,
                 pass_fds=(go_reader, status_writer, *inherited), start_new_session=True,
             )  # fmt: skip
         except OSError:
@@ -128,6 +155,13 @@ class OwnedProcess:
             self.signal_group(signal.SIGKILL)
         self._asked_to_kill = True
 
+    def end_for_sure(self) -> Ending:
+        """Kill it if it lives, and wait: an owner never leaves a child behind, also when something failed."""
+        while (ending := self.wait(0)) is None:
+            self.kill()
+            self.wait(1)
+        return ending
+
     @staticmethod
     def _close(*descriptors: int) -> None:
         for descriptor in descriptors:
@@ -137,7 +171,7 @@ class OwnedProcess:
 def _ending(told: bytes, code: int, released: bool) -> Ending:
     if not told:
         # The keeper is killed with the group by nobody but a foreign hand, or by us before the release.
-        return Ending(signal=-code if code < 0 else signal.SIGKILL, witnessed=not released)
+        return Ending(signal=-code if code < 0 else signal.SIGKILL, witnessed=not released, ran=released)
     facts = json.loads(told)
     return Ending(facts.get("exit"), facts.get("signal"), facts.get("error"), facts["leftovers"])
 
@@ -167,6 +201,16 @@ class Graces:
 
     interrupt_seconds: float = INTERRUPT_GRACE_SECONDS
     terminate_seconds: float = TERMINATE_GRACE_SECONDS
+
+    @property
+    def total_seconds(self) -> float:
+        """From SIGINT until nothing is left, with a second SIGKILL for what the first did not reach."""
+        return self.interrupt_seconds + 2 * self.terminate_seconds
+
+    def within(self, seconds_left: float) -> Graces:
+        """The same for a worker whose platform ends it after ``seconds_left`` (scheduler.md 8.5)."""
+        interrupt = max(0.0, min(self.interrupt_seconds, seconds_left - PLATFORM_END_SECONDS))
+        return Graces(interrupt, self.terminate_seconds)
 
 
 class Escalation:

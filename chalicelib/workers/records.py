@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
 
 from ..kernel.records import Record
+from ..leases.boots import boot_id_of
 from ..leases.machine import MachineIdentity, ProcessFacts, kernel_boot_id, living_processes, pid_namespace
 
 FOLDER = "boots"
+_SHARED = ("machine_id", "kernel_boot_id", "pid_namespace", "pid", "pid_started")
 
 
 class GroupRecord(Record):
@@ -106,6 +109,31 @@ def boot_records(state_dir: Path) -> list[BootRecord]:
     return found
 
 
+def record_of_item(item: Mapping[str, Any]) -> BootRecord | None:
+    """What a boot's lease item says of its processes, as its file would; ``None`` for an item that does not say it."""
+    try:
+        return BootRecord.model_validate(
+            {
+                "boot_id": boot_id_of(item),
+                "locations": tuple(item["locations"]),
+                "groups": item["process_groups"],
+                **{name: item[name] for name in _SHARED},
+            }
+        )
+    except (KeyError, TypeError, ValidationError):
+        return None
+
+
+def joined(records: Sequence[BootRecord]) -> list[BootRecord]:
+    """One record a boot, with the process groups of all of its records: what only one of them knows counts, too."""
+    found: dict[str, BootRecord] = {}
+    for record in records:
+        known = found.get(record.boot_id)
+        groups = {**known.groups, **record.groups} if known else record.groups
+        found[record.boot_id] = record.model_copy(update={"groups": groups})
+    return list(found.values())
+
+
 def settle(state_dir: Path, boot_id: str) -> None:
     """The server knows that this boot ended: delete its file."""
     (state_dir / FOLDER / f"{boot_id}.json").unlink(missing_ok=True)
@@ -116,9 +144,10 @@ def remains_of(record: BootRecord, machine_id: str) -> Remains:
 
     Another start of the kernel proves the end; another machine or PID namespace proves nothing.
     """
-    if record.machine_id != machine_id:
+    kernel = kernel_boot_id()
+    if record.machine_id != machine_id or not record.kernel_boot_id or not kernel:
         return Remains(unknown=True)
-    if record.kernel_boot_id != kernel_boot_id():
+    if record.kernel_boot_id != kernel:
         return Remains()
     if record.pid_namespace != pid_namespace():
         return Remains(unknown=True)

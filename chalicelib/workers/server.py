@@ -15,6 +15,7 @@ from ..client.api import ApiClient
 from ..client.uploads import upload_all
 from ..kernel.clock import Clock
 from ..kernel.errors import Forbidden, NotAuthenticated, NotFound, TidemillError
+from ..kernel.limits import LOG_UPLOAD_ATTEMPTS, LOG_UPLOAD_SECONDS
 from ..runs.model import Accepted, AcceptRequest, Report, RunInputs, StartRequest
 
 Verdict = Literal["transient", "claim_lost", "cancelled", "credential", "foreign", "refused"]
@@ -24,6 +25,7 @@ _VERDICTS: Mapping[str, Verdict] = {
     "timeout": "transient",
     "throttled": "transient",
     "internal": "transient",
+    "answer_unusable": "transient",  # a redirect or a page of something in between; our server said nothing
     "claim_taken": "claim_lost",
     "claim_ended": "claim_lost",
     "already_finished": "claim_lost",
@@ -104,7 +106,10 @@ class ServerApi:
 
     def upload(self, url: str, data: bytes) -> None:
         """PUT to the presigned address; no credential goes with it."""
-        upload_all({"log part": url}, {"log part": data}, clock=self._clock)
+        upload_all(
+            {"log part": url}, {"log part": data}, clock=self._clock,
+            seconds=LOG_UPLOAD_SECONDS, attempts=LOG_UPLOAD_ATTEMPTS,
+        )  # fmt: skip
 
     def boot_ended(self, boot_id: str) -> None:
         """``POST /worker/boots/{boot}/ended``, for each location that the boot may have served."""

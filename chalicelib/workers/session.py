@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ..kernel.errors import TidemillError, Unavailable
@@ -26,13 +26,14 @@ class GaveUp(Exception):  # noqa: N818 - a signal, not an error
 class Backoff:
     """Growing waits with chance in them, so that many workers do not come back in step after an outage."""
 
-    def __init__(self, random: RandomBits) -> None:
+    def __init__(self, random: RandomBits, longest_seconds: float = WORKER_RETRY_MAX_SECONDS) -> None:
         self._random = random
+        self._longest_seconds = longest_seconds
         self._tries = 0
 
     def next_seconds(self) -> float:
         """Between half and the whole of 0.5, 1, 2 ... 30 s."""
-        whole = min(WORKER_RETRY_MAX_SECONDS, WORKER_RETRY_FIRST_SECONDS * float(1 << min(self._tries, _DOUBLINGS)))
+        whole = min(self._longest_seconds, WORKER_RETRY_FIRST_SECONDS * float(1 << min(self._tries, _DOUBLINGS)))
         self._tries += 1
         return whole * (0.5 + self._random.getrandbits(16) / 2**17)
 
@@ -40,13 +41,23 @@ class Backoff:
 class ClaimSession:
     """One accepted claim. ``stopped`` ends every wait between repeats; the call itself is bounded by the client."""
 
-    def __init__(self, api: WorkerApi, random: RandomBits, run_id: str, request: AcceptRequest, token: str) -> None:
+    def __init__(
+        self,
+        api: WorkerApi,
+        random: RandomBits,
+        run_id: str,
+        request: AcceptRequest,
+        token: str,
+        *,
+        retry_max_seconds: float = WORKER_RETRY_MAX_SECONDS,
+    ) -> None:
         self.run_id = run_id
         self.claim_id = request.claim_id
         self._api = api
         self._random = random
         self._request = request
         self._token = token
+        self._retry_max_seconds = retry_max_seconds
         self._lock = threading.Lock()
 
     def inputs(self, stopped: threading.Event) -> RunInputs:
@@ -62,9 +73,14 @@ class ClaimSession:
         """Send a report until it is answered, or ``attempts`` times; a repeat has the same key and content (S37)."""
         self._repeated(lambda token: self._api.report(self.run_id, token, report), stopped, attempts)
 
-    def upload_log(self, name: str, data: bytes) -> None:
-        """Store one part of the log; one attempt."""
-        link = self._api.log_uploads(self.run_id, self._token, [name]).get(name)
+    def upload_log(self, name: str, data: bytes, stopped: threading.Event | None = None) -> None:
+        """Store one part of the log; one attempt, or asking the server until it answers or ``stopped`` is set."""
+
+        def links(token: str) -> Mapping[str, str]:
+            return self._api.log_uploads(self.run_id, token, [name])
+
+        asked = self._repeated(links, stopped or threading.Event(), 1 if stopped is None else None)
+        link = asked.get(name)
         if link is None:
             raise Unavailable(f"the server gave no address for {name}")
         self._api.upload(link, data)
@@ -83,24 +99,38 @@ class ClaimSession:
         return f"rep_{hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]}"
 
     def _repeated(self, call: Callable[[str], Answer], stopped: threading.Event, attempts: int | None = None) -> Answer:
-        backoff, tries, renew = Backoff(self._random), 0, False
+        backoff, tries, renewed, token = Backoff(self._random, self._retry_max_seconds), 0, False, self._token
         while True:
             tries += 1
             try:
-                if renew:
-                    self._renew()
-                return call(self._token)
+                return call(token)
             except TidemillError as error:
                 verdict = verdict_of(error)
-                if verdict not in {"transient", "credential"} or (verdict == "credential" and renew):
+                if verdict not in {"transient", "credential"} or (verdict == "credential" and renewed):
                     raise
-                renew = verdict == "credential"
-                if attempts is not None and tries >= attempts:
+                if attempts is not None and tries >= attempts and verdict == "transient":
                     raise GaveUp(error.detail) from error
-                if stopped.wait(0 if renew else backoff.next_seconds()) and attempts is None:
+                renewed = verdict == "credential"
+                if renewed:
+                    token = self._renewed(token, stopped, attempts)
+                elif stopped.wait(backoff.next_seconds()) and attempts is None:
                     raise GaveUp(error.detail) from error
 
-    def _renew(self) -> None:
-        """Accept again: the same boot gets a new token, and the old one ends."""
+    def _renewed(self, over: str, stopped: threading.Event, attempts: int | None) -> str:
+        """Accept again: the same boot gets a new token, and the old one ends. Another thread may have done it."""
         with self._lock:
-            self._token = self._api.accept(self.run_id, self._request).worker_token
+            if self._token == over:
+                self._token = self._accepted_again(stopped, attempts)
+            return self._token
+
+    def _accepted_again(self, stopped: threading.Event, attempts: int | None) -> str:
+        backoff, tries = Backoff(self._random, self._retry_max_seconds), 0
+        while True:
+            tries += 1
+            try:
+                return self._api.accept(self.run_id, self._request).worker_token
+            except TidemillError as error:
+                if verdict_of(error) != "transient":
+                    raise
+                if (attempts is not None and tries >= attempts) or stopped.wait(backoff.next_seconds()):
+                    raise GaveUp(error.detail) from error

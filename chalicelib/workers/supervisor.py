@@ -18,15 +18,10 @@ from pydantic import SecretStr
 from ..kernel.clock import Clock
 from ..kernel.errors import TidemillError
 from ..kernel.ids import RandomBits
-from ..kernel.limits import (
-    INTERRUPT_GRACE_SECONDS,
-    LAST_REPORT_ATTEMPTS,
-    STOP_GRACE_SECONDS,
-    SUPERVISOR_RESTART_SECONDS,
-    TERMINATE_GRACE_SECONDS,
-    WORKER_CALL_SECONDS,
-)
+from ..kernel.limits import LAST_REPORT_ATTEMPTS, SUPERVISOR_RESTART_SECONDS, TERMINATE_GRACE_SECONDS
+from .guardian import SUPERVISED
 from .leftovers import end_leftovers
+from .pace import Pace
 from .process import OwnedProcess
 from .records import settle
 from .server import verdict_of
@@ -35,7 +30,7 @@ from .session import Backoff
 _LOGGER = logging.getLogger("tidemill.supervisor")
 TOKEN_FILE = "TIDEMILL_TOKEN_FILE"  # noqa: S105 - the name of a variable
 _LOOK_SECONDS = 0.2
-_STOP_SECONDS = STOP_GRACE_SECONDS + INTERRUPT_GRACE_SECONDS + 2 * TERMINATE_GRACE_SECONDS + WORKER_CALL_SECONDS
+_STOP_SECONDS = float(Pace().drain_seconds)
 _STDERR = 2
 
 
@@ -100,10 +95,11 @@ class Supervisor:
         try:
             process = OwnedProcess(
                 self._command,
-                environment={**self._environment, TOKEN_FILE: f"/dev/fd/{reader}"},
+                environment={**self._environment, TOKEN_FILE: f"/dev/fd/{reader}", SUPERVISED: "1"},
                 cwd=Path.cwd(),
                 output=self._output,
                 inherited=(reader,),
+                end_orphans=True,
             )
         except OSError as error:
             _LOGGER.error("the worker cannot be started: %s", error)  # noqa: TRY400 - the reason is enough

@@ -23,6 +23,7 @@ LOCATION, TARGET, JOB = "cafe", "dev", "orders"
 TRIGGER = "orders/schedule"
 HERE = f"/v1/locations/{LOCATION}/targets/{TARGET}"
 BOOT = "boot_0000000000000001"
+BACKFILL = "bkf_00000000000000000000000000000001"
 RUN = "run_00000000000000000000000000000001"
 PUBLICATION = "pub_00000000000000000000000000000001"
 
@@ -126,16 +127,33 @@ class Site:
 
     def woken(self) -> list[Any]:
         """The wake-ups that were sent, each taken once."""
+        return self.received("tick")
+
+    def received(self, queue: str) -> list[Any]:
+        """The messages of a queue, each taken once."""
         found = []
-        while received := self.services.aws.queues.receive("tick", wait_seconds=0, maximum=10):
+        while received := self.services.aws.queues.receive(queue, wait_seconds=0, maximum=10):
             for message in received:
-                self.services.aws.queues.delete("tick", message.receipt)
+                self.services.aws.queues.delete(queue, message.receipt)
                 found.append(json.loads(message.body))
         return found
 
 
 def acceptance(claim_id: str, boot_id: str = BOOT) -> dict[str, Any]:
     return {"claim_id": claim_id, "boot_id": boot_id, "boot_partition": 0, "worker_kind": "container"}
+
+
+def backfill(backfill_id: str = BACKFILL, **changes: Any) -> dict[str, Any]:
+    """Over the only occurrence of the published schedule in a leap year."""
+    place = {"location": LOCATION, "target": TARGET, "job": JOB}
+    return {
+        "backfill_id": backfill_id,
+        **place,
+        "over": "occurrences",
+        "from": "2024-01-01",
+        "to": "2025-01-01",
+        **changes,
+    }
 
 
 def index(**changes: Any) -> SnapshotIndex:

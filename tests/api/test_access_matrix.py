@@ -13,7 +13,7 @@ from chalicelib.access import TokenScope
 from chalicelib.entrypoints.api.routing import Operation
 from chalicelib.entrypoints.api.table import operations
 from chalicelib.kernel.canonical import sha256_text
-from tests.api.site import BOOT, HERE, LOCATION, RUN, TARGET, Answered, Caller, Site, publication
+from tests.api.site import BACKFILL, BOOT, HERE, LOCATION, RUN, TARGET, Answered, Caller, Site, backfill, publication
 from tests.postgres import PostgresServer
 
 Where = Literal["open", "place", "own", "installation", "claim"]
@@ -46,11 +46,25 @@ OPERATIONS: Mapping[str, tuple[str | None, Where]] = {
     "why_run": ("runs.read", "place"),
     "list_logs_of_run": ("logs.read", "place"),
     "cancel_run": ("runs.cancel", "place"),
+    "rerun_run": ("runs.request", "place"),
+    "resolve_run": ("runs.resolve", "place"),
+    "start_backfill": ("runs.request", "own"),
+    "plan_backfill": ("runs.request", "own"),
+    "list_backfills": ("runs.read", "own"),
+    "show_backfill": ("runs.read", "place"),
+    "list_items_of_backfill": ("runs.read", "place"),
+    "pause_backfill": ("runs.request", "place"),
+    "resume_backfill": ("runs.request", "place"),
+    "cancel_backfill": ("runs.request", "place"),
+    "list_alerts": ("runs.read", "own"),
+    "list_pools": ("runs.read", "own"),
+    "set_pool": ("administer", "installation"),
     "accept_run": ("worker.accept", "place"),
     "inputs_of_run": ("worker.run", "claim"),
     "start_run": ("worker.run", "claim"),
     "report_run": ("worker.run", "claim"),
     "upload_logs_of_run": ("worker.run", "claim"),
+    "beat_boot": ("worker.accept", "own"),
     "end_boot": ("worker.ended", "own"),
     "list_locations": ("administer", "installation"),
     "add_location": ("administer", "installation"),
@@ -74,6 +88,7 @@ GRANTED: Mapping[str, set[str]] = {
 UNKNOWN = {"nobody": "not_authenticated", "expired": "token_expired", "revoked": "token_revoked"}
 CALLERS = ["operator", *GRANTED, *UNKNOWN]
 DOCUMENT = "select 1"
+CANCELLED = BACKFILL.replace("1", "2")
 
 
 def expected(operation: str, caller: str) -> int:
@@ -150,6 +165,8 @@ def address(world: Site) -> Callable[[Operation], str]:
     """The path of an operation with things that exist."""
     spare = world.services.access.issue("operator", TokenScope())
     snapshot_id = world.services.catalog.current(LOCATION, TARGET).snapshot_id
+    for backfill_id in (BACKFILL, CANCELLED):
+        assert world.operator.post("/v1/backfills", backfill(backfill_id)).status == 201
     parts = {
         "location": LOCATION,
         "target": TARGET,
@@ -160,8 +177,14 @@ def address(world: Site) -> Callable[[Operation], str]:
         "snapshot_id": snapshot_id,
         "key": "models%2Forders.sql",
         "token_id": spare.token_id,
+        "pool": "default",
     }
-    return lambda operation: operation.path.format_map(parts)
+
+    def path(operation: Operation) -> str:
+        ends = operation.name == "cancel_backfill"
+        return operation.path.format_map({**parts, "backfill_id": CANCELLED if ends else BACKFILL})
+
+    return path
 
 
 def call(caller: Caller, operation: Operation, path: str) -> Answered:

@@ -19,7 +19,7 @@ def test_health_needs_nothing(site: Site) -> None:
 
 def test_ready_when_store_and_queues_answer(site: Site) -> None:
     answer = site.caller().get("/v1/ready")
-    assert (answer.status, answer.body) == (200, {"status": "ready"})
+    assert (answer.status, answer.body) == (200, {"status": "ready", "scheduler": "ok", "late_shards": []})
 
 
 def test_not_ready_without_its_queues(site: Site) -> None:

@@ -70,7 +70,7 @@ def test_the_item_says_who_and_where(table: DynamoTable, lease_of: Made) -> None
     item = table.get(*key_of(BOOT, lease.partition))
     assert item is not None
     assert set(item) == {
-        "pk", "sk", "owner_token", "counter", "kind", "locations", "machine_id", "kernel_boot_id", "pid_namespace",
+        "pk", "sk", "owner_token", "counter", "kind", "locations", "started_ref", "machine_id", "kernel_boot_id", "pid_namespace",
         "pid", "pid_started", "process_groups", "cancel", "revoked", "lease_seconds", "tidy_at",
     }  # fmt: skip
     assert lease_is_open(table, BOOT, lease.partition)

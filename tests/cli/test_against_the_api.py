@@ -146,6 +146,56 @@ def test_a_run_is_requested_once_explained_and_cancelled(published: Cli) -> None
     assert (waited.code, waited.document["state"]) == (1, "cancelled")
 
 
+def test_a_finished_run_is_run_again_once_and_by_one_way(published: Cli) -> None:
+    published.json("run", JOB, *HERE, "--id", RUN)
+    early = published.json("runs", "rerun", RUN)
+    assert (early.code, early.document["error"]["code"]) == (5, "not_terminal")
+    published.json("runs", "cancel", RUN)
+    words = ["runs", "rerun", RUN, "--id", "run_of_the_rerun_01"]
+    first, again = published.json(*words), published.json(*words)
+    assert (first.document["run"]["rerun_of"], first.document["reused"]) == (RUN, False)
+    assert again.document == first.document | {"reused": True}
+    reused = published.json(*words, "--from-failed")
+    assert (reused.code, reused.document["error"]["code"]) == (5, "id_reused")
+    current = published.json("runs", "rerun", RUN, "--current", "--id", "run_of_the_rerun_02")
+    assert current.document["run"]["snapshot_id"] == index().snapshot_id()
+    assert published.json("runs", "rerun", RUN, "--current", "--from-failed").code == 2
+    published.json("runs", "cancel", "run_of_the_rerun_03")
+    waited = published.run("runs", "rerun", RUN, "--wait", "--timeout", "1")
+    assert waited.code == 1
+    assert "it goes on" in waited.err
+
+
+def test_a_resolution_needs_an_outcome_and_a_reason_and_is_refused_while_all_is_well(published: Cli) -> None:
+    published.json("run", JOB, *HERE, "--id", RUN)
+    for words in ([], ["--outcome", "failed"], ["--reason", "x"], ["--outcome", "lost", "--reason", "x"]):
+        assert published.json("runs", "resolve", RUN, *words).code == 2
+    refused = published.json("runs", "resolve", RUN, "--outcome", "failed", "--reason", "x")
+    assert (refused.code, refused.document["error"]["code"]) == (5, "not_terminal")
+
+
+def test_an_operator_acts_on_runs_with_the_store_alone(
+    cli: Cli, published: Cli, services: Services, store: StoreAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMILL_STAGE", services.settings.stage)
+    on_store = ["--store", store.application_url]
+    asked = published.json("run", JOB, *HERE, "--id", RUN, *on_store)
+    assert (asked.document["run"]["requested_by"], asked.document["reused"]) == ("admin-cli", False)
+    assert published.json("run", JOB, *HERE, "--id", RUN, *on_store).document["reused"] is True
+    by_api = published.json("runs", "list", *HERE, "--state", "queued").document
+    assert published.json("runs", "list", *HERE, "--state", "queued", *on_store).document == by_api
+    wrong = published.json("runs", "list", "--state", "sleeping", *on_store)
+    assert (wrong.code, wrong.document["error"]["errors"][0]["field"]) == (2, "state")
+    refused = published.json("runs", "resolve", RUN, "--outcome", "failed", "--reason", "x", *on_store)
+    assert refused.document["error"]["code"] == "not_terminal"
+    cancelled = published.json("runs", "cancel", RUN, *on_store).document
+    assert (cancelled["status"], cancelled["requested_by"]) == ("cancelled", "admin-cli")
+    both = published.json("runs", "list", *on_store, "--server", "http://127.0.0.1:1")
+    assert (both.code, "exclude each other" in both.err) == (2, True)
+    again = published.json("run", JOB, *HERE, "--wait", "--timeout", "1", *on_store)
+    assert again.code == 1
+
+
 def test_an_unknown_thing_is_exit_2_and_a_weak_token_exit_4(published: Cli) -> None:
     missing = published.json("runs", "show", "run_of_nobody_0000")
     assert (missing.code, missing.document["error"]["code"]) == (2, "not_found")
@@ -253,3 +303,33 @@ def test_doctor_sees_a_working_server(published: Cli) -> None:
     found = published.json("doctor")
     checks = {one["check"]: one["detail"] for one in found.document["checks"]}
     assert "release" in checks["server"]
+
+
+# --- pools
+
+
+def test_pools_are_listed_and_set_over_the_api(published: Cli) -> None:
+    made = published.json("admin", "pool", "set", "warehouse", "6")
+    assert (made.code, made.document["limit"], made.document["free"]) == (0, 6, 6)
+    changed = published.run("admin", "pool", "set", "warehouse", "4")
+    assert changed.code == 0
+    listed = published.json("pools", "list").document["items"]
+    assert [(pool["pool"], pool["limit"]) for pool in listed] == [("default", 10), ("warehouse", 4)]
+    shown = published.run("pools", "list").out.splitlines()
+    assert shown[0].split() == ["pool", "limit", "used", "free", "holders"]
+    assert shown[2].split() == ["warehouse", "4", "0", "4", "-"]
+
+
+def test_the_limit_of_a_worker_kind_is_refused_with_its_setting(published: Cli) -> None:
+    ended = published.run("admin", "pool", "set", "worker:lambda", "3")
+    assert (ended.code, ended.out) == (2, "")
+    assert "TIDEMILL_LAMBDA_CONCURRENCY" in ended.err
+
+
+def test_pools_are_set_on_the_store(live: Cli, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMILL_STAGE", services.settings.stage)
+    url = services.settings.database_url
+    for limit in ("3", "5", "5"):
+        ended = live.json("admin", "pool", "set", "warehouse", limit, "--store", url)
+        assert (ended.code, ended.document["limit"]) == (0, int(limit))
+    assert live.run("admin", "pool", "set", "warehouse", "1000001", "--store", url).code == 2

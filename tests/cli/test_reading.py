@@ -12,7 +12,7 @@ import pytest
 from chalicelib.cli.output import Facts, Table, rendered
 from chalicelib.cli.terminal import drawn
 from tests.cli.conftest import TOKEN, Cli
-from tests.scripted_server import Asked, Reply, ScriptedServer, good
+from tests.scripted_server import Asked, Reply, ScriptedServer, good, problem
 
 RUN = "run_0123456789abcdef"
 HERE = "/v1/locations/cafe/targets/dev"
@@ -47,6 +47,18 @@ def test_everywhere_asks_for_no_place(ready: Cli, server: ScriptedServer) -> Non
     assert server.paths() == ["GET /v1/runs"]
 
 
+def test_show_tells_what_was_seen_of_the_workers(ready: Cli, server: ScriptedServer) -> None:
+    seen = {"boot_id": "boot_1", "observed_at": "2026-03-01T12:00:00.000000Z", "kind": "lost", "counter": 7}
+    run = {
+        "run_id": RUN, "state": "running", "heartbeat_lost_at": seen["observed_at"], "heartbeats": [seen],
+        "retry_number": 0, "retried_by": None,
+    }  # fmt: skip
+    server.answer(lambda _: good(run))
+    lines = [line.split() for line in ready.run("runs", "show", RUN).out.splitlines()]
+    assert ["heartbeat_lost_at", "2026-03-01T12:00:00.000000Z"] in lines
+    assert ["2026-03-01T12:00:00.000000Z", "boot_1", "lost", "7"] in lines
+
+
 def test_why_shows_each_blocker_since_when_and_what_clears_it(ready: Cli, server: ScriptedServer) -> None:
     blocker = {
         "code": "write_claim",
@@ -67,6 +79,27 @@ def test_why_shows_each_blocker_since_when_and_what_clears_it(ready: Cli, server
     ):
         assert text in found.out
     assert ready.json("runs", "why", RUN).document == why
+
+
+def test_a_run_is_shown_in_its_chain_of_retries(ready: Cli, server: ScriptedServer) -> None:
+    ids = ["run_0", "run_1", "run_2"]
+    chain = {
+        one: {"run_id": one, "state": "failed", "retry_number": number, "retry_of": earlier, "retried_by": later}
+        for number, (one, earlier, later) in enumerate(
+            zip(ids, ["run_long_forgotten", *ids], [*ids[1:], None], strict=False)
+        )
+    }
+
+    def answer(asked: Asked) -> Reply:
+        found = chain.get(asked.path.rpartition("/")[2])
+        return good(found) if found else problem(404, "not_found")
+
+    server.answer(answer)
+    found = ready.run("runs", "show", "run_1")
+    table = [line.split() for line in found.out.splitlines()[-4:]]
+    assert table[0][:3] == ["retry_number", "run_id", "state"]
+    assert [row[:2] for row in table[1:]] == [["0", "run_0"], ["1", "run_1"], ["2", "run_2"]]
+    assert ready.json("runs", "show", "run_1").document == chain["run_1"]
 
 
 class Log:

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -26,7 +27,8 @@ from chalicelib.projects.command import verified_nodes
 from chalicelib.projects.compile import compile_project
 from chalicelib.runs.model import NodeReport, Outcome
 from chalicelib.settings import read_settings
-from chalicelib.workers.loop import Pace, Worker
+from chalicelib.workers.loop import Worker
+from chalicelib.workers.pace import Pace
 from chalicelib.workers.process import Graces
 from chalicelib.workers.records import boot_records
 from chalicelib.workers.supervisor import Supervisor
@@ -131,7 +133,7 @@ def test_a_killed_worker_is_proved_ended_and_started_again(supervised: Supervise
 def test_the_token_comes_by_a_pipe_and_is_in_no_environment(supervised: Supervised) -> None:
     told = supervised.told()
     assert told["token"] == "tml_secret"
-    assert set(told["environment"]) <= {"PATH", "PYTHONPATH", "LC_CTYPE"}  # type: ignore[call-overload]  # a list of names
+    assert set(told["environment"]) <= {"PATH", "PYTHONPATH", "LC_CTYPE", "TIDEMILL_SUPERVISED"}  # type: ignore[call-overload]  # a list of names
     for pid in processes_with(str(supervised.state)):
         assert b"tml_secret" not in (Path("/proc") / str(pid) / "cmdline").read_bytes()
 
@@ -150,6 +152,42 @@ def test_a_killed_keeper_of_the_worker_ends_the_worker_too(supervised: Supervise
     os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
     supervised.told()
     assert supervised.proved == [first["boot"]]
+
+
+SUPERVISING = """
+import os, random, sys, threading
+from pathlib import Path
+from pydantic import SecretStr
+from chalicelib.kernel.clock import SystemClock
+from chalicelib.workers.supervisor import Supervisor
+
+supervisor = Supervisor(
+    sys.argv[2:], state_dir=Path(sys.argv[1]), prove_ended=lambda boot: None, environment=dict(os.environ),
+    tokens=[SecretStr("tml_secret")], clock=SystemClock(), random=random.Random(1),
+)
+supervisor.start()
+threading.Event().wait()
+"""
+
+
+def test_a_killed_supervisor_takes_the_worker_and_its_builds_with_it(tmp_path: Path) -> None:
+    """S42: kill -9 of whatever stands highest leaves nothing below it."""
+    marker = f"run-under-a-killed-supervisor-{os.getpid()}"
+    stand_in = [sys.executable, "-c", textwrap.dedent(STAND_IN), str(tmp_path), marker]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen([sys.executable, "-c", SUPERVISING, str(tmp_path), *stand_in], env=environment) as supervisor:
+        until(lambda: bool(list(tmp_path.glob("told-*.json"))) and len(processes_with(f": {marker}")) >= 2)
+        supervisor.kill()
+    until(lambda: processes_with(f": {marker}") == [] and processes_with(str(tmp_path)) == [])
+
+
+def test_a_build_that_lost_its_keeper_is_ended_while_the_worker_lives(supervised: Supervised) -> None:
+    """The grandchild left the session; the keeper above the worker gets it back, and ends it."""
+    told = supervised.told()
+    (record,) = boot_records(supervised.state)
+    os.kill(record.groups["run_1"].pgid, signal.SIGKILL)
+    until(lambda: supervised.alive() == [])
+    os.kill(int(str(told["pid"])), 0)
 
 
 # --- real tools
@@ -191,7 +229,7 @@ class Build:
             self.cloud.queue.send("run-container", message_of(inputs))
             if self.cancel_at_start:
                 until(lambda: len(processes_with(str(self.state / "runs"))) > 1, 60)
-                worker._deliver(BeatAnswer({run_id: "can_0123456789abcdef"}))
+                worker._boot._deliver(BeatAnswer({run_id: "can_0123456789abcdef"}))
             call = self.server.wait_for("terminal", number, seconds=90)[-1]
         finally:
             stop.set()

@@ -20,8 +20,10 @@ ROOT = Path(__file__).parents[2]
 HANDLERS = {
     "chalicelib.entrypoints.events.tick.handler": "minute_rule",
     "chalicelib.entrypoints.events.due_tick.handler": "sqs_tick",
+    "chalicelib.entrypoints.events.recovery.handler": "sqs_recovery",
     "chalicelib.entrypoints.events.dead_letter.lambda_handler": "sqs_dead_letter",
     "chalicelib.entrypoints.events.dead_letter.container_handler": "sqs_dead_letter",
+    "chalicelib.entrypoints.events.task_events.handler": "sqs_task_stopped",
 }
 CALL = """
 import importlib, json, sys
@@ -97,6 +99,11 @@ def test_a_handler_imports_nothing_dear(handler: str) -> None:
     imported = set(run(IMPORTED, handler.rpartition(".")[0]).split())
     assert not imported & DEAR
     assert not {name for name in imported if name.startswith("chalicelib.entrypoints.api")}
+
+
+def test_the_handler_of_the_worker_image_needs_neither_chalice_nor_a_setting_to_be_imported() -> None:
+    imported = set(run(IMPORTED, "chalicelib.entrypoints.events.run_lambda").split())
+    assert not imported & {*DEAR, "chalice"}
 
 
 def test_the_application_is_imported_without_settings_or_services() -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from chalicelib.entrypoints.events.dead_letter import handle_dead_letter
 from chalicelib.entrypoints.events.due_tick import handle_due_tick
+from chalicelib.entrypoints.events.recovery import handle_recovery
+from chalicelib.entrypoints.events.task_events import handle_task_events
 from chalicelib.entrypoints.events.tick import handle_tick
 from chalicelib.kernel.clock import SystemClock
 from chalicelib.kernel.errors import Malformed
-from tests.api.site import RUN, Site
+from tests.api.site import BOOT, RUN, Site, acceptance
 
 EVENTS = Path(__file__).parents[2] / "events"
 
@@ -52,6 +54,33 @@ def test_the_minute_rule_hands_the_other_shards_to_the_queue(queued: Site) -> No
     queued.woken()
     tick(queued)
     assert queued.woken() == [{"v": 1, "shard": shard, "kind": "minute"} for shard in (1, 2)]
+
+
+def test_the_minute_rule_starts_recovery_where_a_boot_may_have_to_be_watched(site: Site) -> None:
+    """A hint may say so without a boot, as one that is not there does; the pass that comes sees that there is none."""
+    site.received("recovery")
+    site.services.hints.announce(1)
+    tick(site)
+    assert site.received("recovery") == [{"v": 1, "shard": 0, "kind": "recovery"}]
+    tick(site)
+    assert site.received("recovery") == []
+    site.publish()
+    site.accepted()
+    tick(site)
+    assert site.received("recovery") == [{"v": 1, "shard": 0, "kind": "recovery"}]
+
+
+def test_a_recovery_with_nobody_to_watch_ends_at_once_and_has_the_hint_say_so(site: Site) -> None:
+    site.services.scheduler.reshard(1)
+    site.woken()
+    handle_recovery(site.services, event("sqs_recovery"))
+    assert site.woken() == [{"v": 1, "shard": 0, "kind": "wake"}]
+
+
+@pytest.mark.parametrize("body", ["no json", "{}", '{"shard": -1}'])
+def test_a_recovery_that_names_no_shard_is_left_for_the_dead_letter_queue(site: Site, body: str) -> None:
+    with pytest.raises(Malformed):
+        handle_recovery(site.services, records(body))
 
 
 def test_a_wake_up_claims_what_is_queued(queued: Site) -> None:
@@ -107,3 +136,45 @@ def test_a_dead_letter_of_an_accepted_run_is_late(site: Site) -> None:
 def test_a_dead_letter_that_is_not_ours_is_dropped(site: Site, body: str) -> None:
     handle_dead_letter(site.services, records(body))
     assert site.operator.get("/v1/runs").body["items"] == []
+
+
+TASK = "arn:aws:ecs:eu-central-1:123456789012:task/tidemill-prod/0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def at_work(queued: Site) -> Site:
+    """A run that a worker in that task carries."""
+    tick(queued)
+    claim = queued.services.runs.run(RUN).claim
+    assert claim is not None
+    queued.open_boot()
+    accept = acceptance(claim.claim_id) | {"started_ref": TASK}
+    answer = queued.holder("work").post(f"/v1/worker/runs/{RUN}/accept", accept)
+    queued.caller(answer.body["worker_token"]).post(f"/v1/worker/runs/{RUN}/start", {"boot_id": BOOT})
+    assert state(queued) == "running"
+    return queued
+
+
+def test_a_task_that_stopped_ends_its_runs_once(at_work: Site) -> None:
+    for _ in range(2):
+        handle_task_events(at_work.services, event("sqs_task_stopped"))
+    run = at_work.services.runs.run(RUN)
+    assert (run.state, run.end_reason) == ("failed", "lost")
+    assert run.claim is not None
+    assert run.claim.process_ended_at is not None
+
+
+def test_a_task_that_is_being_stopped_ends_nothing(at_work: Site) -> None:
+    handle_task_events(at_work.services, event("sqs_task_stopping"))
+    assert state(at_work) == "running"
+
+
+@pytest.mark.parametrize("body", ['{"detail-type": "other"}', '{"detail-type": "ECS Task State Change", "detail": {}}'])
+def test_an_event_of_something_else_is_dropped(at_work: Site, body: str) -> None:
+    handle_task_events(at_work.services, records(body))
+    assert state(at_work) == "running"
+
+
+def test_an_event_that_cannot_be_read_is_left_for_the_dead_letter_queue(site: Site) -> None:
+    with pytest.raises(Malformed):
+        handle_task_events(site.services, records("no json"))

@@ -23,7 +23,7 @@ _CLOCK = re.compile(
 )
 # Columns that no query text names although they are read, each with its reason.
 _BY_STAR = "a run's view takes it from `r.*` of list_runs and run"
-UNREAD = {"runs.claimed_at": _BY_STAR, "runs.started_at": _BY_STAR, "runs.finished_at": _BY_STAR}
+UNREAD = {"runs.claimed_at": _BY_STAR}
 
 
 def queries() -> Iterator[tuple[str, Query]]:

@@ -39,10 +39,20 @@ FORBIDDEN = [
     "UPDATE store_meta SET value = 'x'",
     "INSERT INTO store_meta VALUES ('x', 'y')",
 ]
-# everything that history or another decision rests on is left to retention
+# A part of a history is never removed from it: it goes with its run, snapshot or backfill, or not at all.
 NEVER_DELETED = [
-    *("locations", "targets", "access_tokens", "snapshots", "snapshot_jobs", "publications", "runs"),
-    *("ticks", "claims", "run_events", "run_reports", "pools", "outbox", "store_meta"),
+    *("locations", "targets", "snapshot_documents", "snapshot_nodes", "snapshot_jobs", "trigger_requests"),
+    *(
+        "claims",
+        "run_events",
+        "run_nodes",
+        "run_reports",
+        "pools",
+        "outbox",
+        "backfill_items",
+        "maintenance",
+        "store_meta",
+    ),
 ]
 
 

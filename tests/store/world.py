@@ -14,6 +14,7 @@ import psycopg.rows
 from chalicelib.bootstrap import Stores, build_domains
 from chalicelib.catalog.plan import shard_of
 from chalicelib.catalog.ports import DeclaredTrigger
+from chalicelib.cloud.ports import TaskService
 from chalicelib.database import Database
 from chalicelib.kernel.canonical import canonical_json
 from chalicelib.kernel.clock import SystemClock
@@ -31,7 +32,9 @@ SNAPSHOT = "a" * 64
 
 
 # Every table whose rows may make something due earlier (scheduler.md 5.7).
-BEHIND_THE_DOOR = ("runs", "claims", "write_claims", "slots", "pools", "locations", "targets", "jobs", "trigger_state")
+BEHIND_THE_DOOR = (
+    *("runs", "claims", "write_claims", "slots", "pools", "locations", "targets", "jobs", "trigger_state", "backfills"),
+)
 
 
 DOOR = Path(__file__).with_name("door.sql")
@@ -50,7 +53,14 @@ def watch_the_door(owner_url: str) -> None:
 class World:
     """The services over one real store, with queues, leases and objects in memory, and a clock that can be moved."""
 
-    def __init__(self, application_url: str, *, container_slots: int = 200, clock: HandClock | None = None) -> None:
+    def __init__(
+        self,
+        application_url: str,
+        *,
+        container_slots: int = 200,
+        clock: HandClock | None = None,
+        tasks: TaskService | None = None,
+    ) -> None:
         self.url = application_url
         self.at: datetime | None = None
         self.hand = clock
@@ -64,7 +74,7 @@ class World:
             MemoryQueues(),
             MemoryObjects(),
         )
-        stores = Stores(self.database, self.leases, self.hints, self.queues, self.objects)
+        stores = Stores(self.database, self.leases, self.hints, self.queues, self.objects, tasks)
         settings = Settings(stage="test", container_slots=container_slots)
         self.domains = build_domains(settings, stores, self.clock, self.ids)
         self.access, self.schedules, self.runs = self.domains.access, self.domains.schedules, self.domains.runs
@@ -103,8 +113,12 @@ class World:
         target: str = "dev",
         snapshot: str = SNAPSHOT,
         shards: int = 1,
+        graph: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Make ``jobs`` (key -> fields of the definition) current, with their schedules."""
+        """Make ``jobs`` (key -> fields of the definition) current, with their schedules.
+
+        ``graph`` are the snapshot's nodes with what each depends on; a node ``x:name`` has the kind ``x``.
+        """
         definitions = {key: definition(key, **fields) for key, fields in jobs.items()}
         self.sql(
             "INSERT INTO snapshots VALUES (%s, %s, %s, 'command', '1', %s, NULL, false, '[]', clock_timestamp()) ON CONFLICT DO NOTHING",
@@ -116,6 +130,12 @@ class World:
             self.sql("INSERT INTO snapshot_jobs VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", snapshot, key, body)
             shard = shard_of(location, target, key, shards)
             self.sql("INSERT INTO jobs VALUES (%s, %s, %s, %s, %s)", location, target, key, snapshot, shard)
+        for node, parents in (graph or {}).items():
+            kind, _, name = node.partition(":")
+            self.sql(
+                "INSERT INTO snapshot_nodes VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                snapshot, node, f"db.s.{name}", f"key of {node}", canonical_json({"kind": kind, "depends_on": parents}),
+            )  # fmt: skip
         self.merge(definitions, location, target, shards)
 
     def merge(self, definitions: Mapping[str, JobDefinition], location: str, target: str, shards: int) -> None:
@@ -215,17 +235,22 @@ def definition(
     inputs: Mapping[str, Any] | None = None,
     worker: str = "container",
     timeout_seconds: int = 60,
+    nodes: Sequence[str] = (),
+    also: Sequence[str] = (),
+    retries: Mapping[str, Any] | None = None,
 ) -> JobDefinition:
     return JobDefinition.model_validate(
         {
             "job": job,
             "build": {"kind": "command", "argv": ["true"]},
-            "nodes": [],
+            "nodes": sorted(nodes),
             "relations": sorted(relations),
+            "also": sorted(also),
             "worker": worker,
             "timeout_seconds": timeout_seconds,
             "concurrency": concurrency,
             "pools": list(pools),
+            "retries": retries,
             "inputs": dict(inputs or {}),
             "triggers": list(triggers),
         }

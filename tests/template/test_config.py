@@ -13,7 +13,15 @@ from chalicelib.settings import Settings
 
 CHALICE = Path(__file__).parents[2] / ".chalice"
 STAGES = ("dev", "prod")
-FUNCTIONS = ("api_handler", "dead_letter_container", "dead_letter_lambda", "due_tick", "tick")
+FUNCTIONS = (
+    "api_handler",
+    "dead_letter_container",
+    "dead_letter_lambda",
+    "due_tick",
+    "recovery",
+    "task_events",
+    "tick",
+)
 
 
 def config() -> dict[str, Any]:
@@ -72,8 +80,8 @@ def table_actions(function: str, table: str) -> set[str]:
     }
 
 
-def test_a_dead_letter_reader_only_reads_its_queue_and_wakes_the_scheduler() -> None:
-    for function in ("dead_letter_container", "dead_letter_lambda"):
+def test_a_queue_reader_only_reads_its_queue_and_wakes_the_scheduler() -> None:
+    for function in ("dead_letter_container", "dead_letter_lambda", "task_events"):
         wake = {"sqs:GetQueueUrl", "sqs:SendMessage"}
         assert actions(function, "sqs") == {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"} | wake
         assert actions(function, "dynamodb") == table_actions(function, "hints") == {"dynamodb:UpdateItem"}
@@ -87,7 +95,25 @@ def test_every_writer_may_lower_hints_and_only_the_minute_tick_reads_them_all() 
 
 def test_whoever_leads_a_shard_may_move_its_lease() -> None:
     leaders = {f for f in FUNCTIONS if table_actions(f, "leases") >= {"dynamodb:GetItem", "dynamodb:UpdateItem"}}
-    assert leaders == {"api_handler", "due_tick", "tick"}  # the API signals cancels there
+    assert leaders == {"api_handler", "due_tick", "recovery", "tick"}  # the API signals cancels there
+
+
+def test_whoever_leads_may_act_on_what_a_recovery_saw() -> None:
+    """It looks at the boots again, and deletes the item of one that is gone."""
+    acts = {"dynamodb:DeleteItem", "dynamodb:Query"}
+    actors = {function for function in FUNCTIONS if table_actions(function, "leases") >= acts}
+    assert actors == {"due_tick", "recovery", "tick"}
+
+
+def test_only_the_minute_tick_starts_a_recovery() -> None:
+    queue = "arn:*:sqs:*:*:tidemill-prod-recovery"
+    senders = {
+        function
+        for function in FUNCTIONS
+        for statement in policy("prod", function)["Statement"]
+        if queue in statement["Resource"] and "sqs:SendMessage" in statement["Action"]
+    }
+    assert senders == {"tick"}
 
 
 def test_only_the_api_reaches_objects() -> None:

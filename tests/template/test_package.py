@@ -29,13 +29,17 @@ FUNCTIONS: Mapping[str, tuple[str, int, int]] = {  # handler, time-out in second
     "APIHandler": ("app.app", 28, 20),
     "Tick": ("chalicelib.entrypoints.events.tick.handler", 120, 2),
     "DueTick": ("chalicelib.entrypoints.events.due_tick.handler", 120, 5),
+    "Recovery": ("chalicelib.entrypoints.events.recovery.handler", 120, 3),
     "DeadLetterLambda": ("chalicelib.entrypoints.events.dead_letter.lambda_handler", 30, 1),
     "DeadLetterContainer": ("chalicelib.entrypoints.events.dead_letter.container_handler", 30, 1),
+    "TaskEvents": ("chalicelib.entrypoints.events.task_events.handler", 30, 2),
 }
 QUEUES = {
     "DueTick": "tidemill-prod-tick",
+    "Recovery": "tidemill-prod-recovery",
     "DeadLetterLambda": "tidemill-prod-run-lambda-dead",
     "DeadLetterContainer": "tidemill-prod-run-container-dead",
+    "TaskEvents": "tidemill-prod-task-events",
 }
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.xdist_group("package")]

@@ -35,6 +35,20 @@ _WITH_TOKEN = (
     errors.NotAuthenticated, errors.TokenExpired, errors.TokenRevoked, errors.Forbidden, errors.NotFound,
 )  # fmt: skip
 _WITH_BODY = (errors.UnsupportedMedia,)
+_WITH_CONDITION = (errors.PreconditionFailed, errors.PreconditionRequired)
+_CONDITIONS = tuple(
+    {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
+    for name, description in (
+        (
+            "If-Match",
+            "The `etag` of the document that is changed; the change is refused (412) when it has another one by now.",
+        ),
+        (
+            "If-None-Match",
+            "`*`: the document is new; refused (412) when it is there already. One of the two is needed (428).",
+        ),
+    )
+)
 
 
 @cache
@@ -91,7 +105,11 @@ def _operation(row: Operation, schemas: Mapping[tuple[str, Part], Any]) -> dict[
         "operationId": row.name,
         "tags": [row.tag],
         "summary": summary.rstrip("."),
-        "parameters": [*_parameters(row.path_model, "path"), *_parameters(row.query_model, "query")],
+        "parameters": [
+            *_parameters(row.path_model, "path"),
+            *_parameters(row.query_model, "query"),
+            *(_CONDITIONS if row.conditional else ()),
+        ],
         "responses": _responses(row, schemas),
         "security": [] if row.permission is None else [{"token": []}],
     }
@@ -125,6 +143,9 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _responses(row: Operation, schemas: Mapping[tuple[str, Part], Any]) -> dict[str, Any]:
     answer = schemas[row.name, "answer"]
     good = {str(int(status)): _response(status.phrase, "application/json", answer) for status in row.statuses}
+    if row.conditional:
+        for response in good.values():
+            response["headers"]["ETag"] = {"required": True, "schema": {"type": "string"}}
     refused = {
         str(status): {"$ref": f"#/components/responses/{'-'.join(codes)}"} for status, codes in _codes(row).items()
     }
@@ -144,6 +165,7 @@ def _codes(row: Operation) -> Mapping[int, tuple[str, ...]]:
     kinds: list[type[TidemillError]] = [*_EVERYWHERE, *row.errors]
     kinds += _WITH_TOKEN if row.permission is not None else ()
     kinds += _WITH_BODY if row.body_model is not None else ()
+    kinds += _WITH_CONDITION if row.conditional else ()
     codes: dict[int, list[str]] = {}
     for kind in kinds:
         of_status = codes.setdefault(status_of(kind()), [])

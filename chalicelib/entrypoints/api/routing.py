@@ -33,6 +33,7 @@ BodyT = TypeVar("BodyT")
 AnswerT = TypeVar("AnswerT")
 Handler = TypeVar("Handler", bound=Callable[..., object])
 
+CONDITIONAL_HEADERS = ("if-match", "if-none-match")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 SECURITY_HEADERS: Mapping[str, str] = {
     "Strict-Transport-Security": "max-age=31536000; includeSubDomains",
@@ -55,6 +56,8 @@ class Call(Generic[PathT, QueryT, BodyT]):
     query: QueryT
     body: BodyT
     request_id: str
+    # the conditional headers, by their names in lower case; read only where the operation is conditional
+    conditions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def principal(self) -> Principal:
@@ -66,10 +69,11 @@ class Call(Generic[PathT, QueryT, BodyT]):
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[AnswerT]):
-    """An answer with a status other than the operation's first."""
+    """An answer with a status other than the operation's first, or with its own entity tag."""
 
     status: HTTPStatus
     body: AnswerT
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class Operation:
     body_model: type[BaseModel] | None
     answer: TypeAdapter[Any]
     strict: bool
+    conditional: bool
     handler: Callable[..., object] = field(repr=False)
 
 
@@ -123,10 +128,12 @@ class Resource:
         statuses: Sequence[HTTPStatus] = (HTTPStatus.OK,),
         errors: Sequence[type[TidemillError]] = (),
         strict: bool = True,
+        conditional: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare the decorated function, ``def name(call: Call[Path, Query, Body]) -> Answer``, as an operation.
 
-        ``strict`` says that no value of the body is read as another type than it has.
+        ``strict`` says that no value of the body is read as another type than it has. ``conditional`` says that it changes
+        a whole document, so that it reads ``If-Match`` and ``If-None-Match`` and answers with an ``ETag``.
         """
         if (permission is None) != (scope is None):
             raise TypeError(f"{method} {path}: a permission needs the scope that it is checked in")
@@ -149,6 +156,7 @@ class Resource:
                 body_model=None if body_model is type(None) else body_model,
                 answer=TypeAdapter(_answer_type(hints["return"])),
                 strict=strict,
+                conditional=conditional,
                 handler=handler,
             )
             self.operations.append(row)
@@ -198,10 +206,16 @@ def _run(
         query=query_fields(operation.query_model, _query_of(request)),
         body=None,
         request_id=request_id,
+        conditions=_conditions(request) if operation.conditional else {},
     )
     _authorise(operation, call)
     # read last: whoever may not call learns nothing about bodies
     return _answer(operation, operation.handler(replace(call, body=_body(operation, request, body))), request_id)
+
+
+def _conditions(request: Request) -> Mapping[str, str]:
+    found = {name: request.headers.get(name) for name in CONDITIONAL_HEADERS}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _caller(services: Services, request: Request) -> Principal:
@@ -241,7 +255,10 @@ def _answer(operation: Operation, result: object, request_id: str) -> Response:
     if operation.method != "GET":
         facts = {"operation": operation.name, "status": int(status), "request_id": request_id}
         logger.info("answered", extra=facts)
-    return _response(status, "application/json", text, request_id)
+    answer = _response(status, "application/json", text, request_id)
+    if isinstance(result, Reply) and result.etag is not None:
+        answer.headers["ETag"] = result.etag
+    return answer
 
 
 def problem_answer(error: Exception, instance: str, request_id: str) -> Response:

@@ -1,18 +1,27 @@
-"""Runs: lists, one run with its nodes, events and reasons, its logs, and cancelling it."""
+"""Runs: lists, one run with its nodes, events, reasons and logs; cancelling, rerunning and resolving it."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 
 from ...access import narrowed
-from ...kernel.errors import AlreadyFinished
+from ...kernel.errors import (
+    AlreadyFinished,
+    IdReused,
+    InvalidInputs,
+    NothingToRerun,
+    NotTerminal,
+    StillBeating,
+)
 from ...kernel.paging import Page
 from ...kernel.records import Instant, Record
 from ...runs.cancelling import CancelAnswer
-from ...runs.model import CancelRequest, EventView, NodeView, RunView, WhyView
+from ...runs.model import CancelRequest, EventView, NodeView, RerunRequest, ResolveRequest, RunDetail, RunView, WhyView
 from ...runs.reading import RunFilter
+from ...runs.resolving import ResolveAnswer
 from ...runs.service import LogLink
 from ...runs.states import RunState
+from .jobs import RequestedRun
 from .routing import Call, Nothing, Reply, Resource
 from .scopes import of_run, own
 from .shapes import Key, Paging, RunPath
@@ -55,9 +64,9 @@ def list_runs(call: Call[Nothing, RunsQuery, None]) -> Page[RunView]:
 
 
 @resource.operation("GET", "/runs/{run_id}", permission="runs.read", scope=of_run)
-def show_run(call: Call[RunPath, Nothing, None]) -> RunView:
-    """Show a run."""
-    return call.services.runs.run(call.path.run_id)
+def show_run(call: Call[RunPath, Nothing, None]) -> RunDetail:
+    """Show a run, with what was seen of its workers."""
+    return call.services.runs.shown(call.path.run_id)
 
 
 @resource.operation("GET", "/runs/{run_id}/nodes", permission="runs.read", scope=of_run)
@@ -100,3 +109,37 @@ def cancel_run(call: Call[RunPath, Nothing, CancelRequest]) -> Reply[CancelAnswe
     """
     answer = call.services.runs.cancel(call.path.run_id, call.body, call.principal.name)
     return Reply(HTTPStatus.ACCEPTED if answer.status == "cancel_requested" else HTTPStatus.OK, answer)
+
+
+@resource.operation(
+    "POST",
+    "/runs/{run_id}/rerun",
+    permission="runs.request",
+    scope=of_run,
+    statuses=[HTTPStatus.CREATED, HTTPStatus.OK],
+    errors=[NotTerminal, NothingToRerun, IdReused, InvalidInputs],
+)
+def rerun_run(call: Call[RunPath, Nothing, RerunRequest]) -> Reply[RequestedRun]:
+    """Queue a finished run once more, with its snapshot, inputs and selection.
+
+    ``current``: by the job's current definition instead, with the same inputs. ``from_failed``: only the nodes that were
+    not built, and what lies below them. 200: the same request was made before, and this is its run.
+    """
+    run, reused = call.services.runs.rerun(call.path.run_id, call.body, call.principal.name)
+    return Reply(HTTPStatus.OK if reused else HTTPStatus.CREATED, RequestedRun(run=run, reused=reused))
+
+
+@resource.operation(
+    "POST",
+    "/runs/{run_id}/resolve",
+    permission="runs.resolve",
+    scope=of_run,
+    errors=[StillBeating, NotTerminal, AlreadyFinished],
+)
+def resolve_run(call: Call[RunPath, Nothing, ResolveRequest]) -> ResolveAnswer:
+    """Say how a run ended that is marked lost, or free the relations that a finished one still holds.
+
+    Its claim ends, its slots and relations are free at once, and a later report of its worker is refused. The same
+    ``resolve_id`` gives the same answer.
+    """
+    return call.services.runs.resolve(call.path.run_id, call.body, call.principal.name)

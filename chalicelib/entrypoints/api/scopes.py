@@ -1,6 +1,6 @@
 """Where an operation's permission must hold: in the path, or where the named thing belongs.
 
-Location and target of a run and of a snapshot never change, so looking them up before the operation is safe.
+Location and target of a run, a backfill and a snapshot never change, so looking them up before the operation is safe.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ def of_run(call: Call[Any, Any, Any]) -> Place:
     """The run's location and target."""
     run = call.services.runs.run(call.path.run_id)
     return Place(run.location, run.target)
+
+
+def of_backfill(call: Call[Any, Any, Any]) -> Place:
+    """The backfill's location and target."""
+    backfill = call.services.backfills.backfill(call.path.backfill_id)
+    return Place(backfill.location, backfill.target)
 
 
 def of_claim(call: Call[Any, Any, Any]) -> Place:

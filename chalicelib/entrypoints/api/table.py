@@ -7,7 +7,7 @@ from .routing import Operation
 
 def operations() -> list[Operation]:
     """The table that routes, the OpenAPI document and the tests are made from."""
-    from . import admin, health, jobs, runs, snapshots, triggers, worker
+    from . import admin, alerts, backfills, health, jobs, pools, runs, snapshots, triggers, worker
 
-    modules = (health, snapshots, jobs, triggers, runs, worker, admin)
+    modules = (health, snapshots, jobs, triggers, runs, backfills, pools, alerts, worker, admin)
     return [row for module in modules for row in module.resource.operations]

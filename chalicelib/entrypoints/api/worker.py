@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from ...access import Principal
-from ...kernel.errors import ClaimEnded, ClaimTaken, Forbidden, ReportKeyReused, RunCancelled
+from ...kernel.errors import ClaimEnded, ClaimTaken, Forbidden, IdReused, ReportKeyReused, RunCancelled
 from ...kernel.records import Record
+from ...leases.heartbeats import Heartbeat, HeartbeatRequest, take_heartbeat
 from ...runs.model import Accepted, AcceptRequest, Report, RunInputs, RunView, StartRequest
 from ...runs.service import BootEnded
 from .routing import Call, Nothing, Resource
@@ -91,6 +92,18 @@ def report_run(call: Call[RunPath, Nothing, Report]) -> dict[str, JsonValue]:
 def upload_logs_of_run(call: Call[RunPath, Nothing, LogUploads]) -> LogUploadLinks:
     """Give presigned addresses for parts of the run's log."""
     return LogUploadLinks(urls=call.services.runs.log_uploads(call.path.run_id, call.body.names))
+
+
+@resource.operation("POST", "/worker/heartbeat", permission="worker.accept", scope=own, errors=[IdReused])
+def beat_boot(call: Call[Nothing, Nothing, HeartbeatRequest]) -> Heartbeat:
+    """Move the counter of a boot's lease, for workers that do not reach the lease table themselves.
+
+    The boot's own secret in the body says whose lease it is; the answer holds the cancels and revocations for its runs.
+    The first beat of a boot brings its facts, which open the lease.
+    """
+    location = call.principal.scope.location
+    locations = [] if location is None else [location]
+    return take_heartbeat(call.services.aws.leases, call.body, locations, call.services.clock.now())
 
 
 @resource.operation("POST", "/worker/boots/{boot_id}/ended", permission="worker.ended", scope=own)

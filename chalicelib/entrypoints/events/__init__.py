@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 def blueprints() -> list[Blueprint]:
     """What the packager must find."""
-    from . import dead_letter, due_tick, tick
+    from . import dead_letter, due_tick, recovery, task_events, tick
 
-    return [tick.blueprint, due_tick.blueprint, dead_letter.blueprint]
+    return [tick.blueprint, due_tick.blueprint, recovery.blueprint, dead_letter.blueprint, task_events.blueprint]

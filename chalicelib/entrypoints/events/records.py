@@ -33,7 +33,7 @@ def messages_of(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def shard_of(message: Mapping[str, Any]) -> int:
-    """The shard that a message of the queue ``tick`` names."""
+    """The shard that a message of the queues ``tick`` and ``recovery`` names."""
     shard = message.get("shard")
     if not isinstance(shard, int) or isinstance(shard, bool) or shard < 0:
         raise Malformed("the message names no shard")
@@ -42,7 +42,7 @@ def shard_of(message: Mapping[str, Any]) -> int:
 
 def kind_of(message: Mapping[str, Any]) -> VisitKind:
     """Why a message of the queue ``tick`` was sent; one of before counts as a wake-up."""
-    kinds: dict[object, VisitKind] = {"minute": "minute", "due": "due"}
+    kinds: dict[object, VisitKind] = {"minute": "minute", "due": "due", "maintenance": "maintenance"}
     return kinds.get(message.get("kind"), "wake")
 
 

@@ -8,7 +8,7 @@ from chalice.app import Blueprint, Rate
 
 from ...cron.zones import tzdata_version
 from ...kernel.clock import Clock, SystemClock
-from ...leases.hints import Hints, shards_to_visit
+from ...leases.hints import Hints, shards_to_visit, shards_to_watch
 from .. import wiring
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ def handler(event: CloudWatchEvent) -> None:
 
 
 def handle_tick(hints: Hints, wire: wiring.Wire, clock: Clock) -> None:
-    """Read all hints at once and go no further when every shard may sleep: no database, not even its driver."""
+    """Read all hints at once and go no further when every shard may sleep: no database, not even its driver.
+
+    Shards whose boots are watched get a message each, which takes no connection either.
+    """
     read = hints.read_all()
-    if shards_to_visit(read, clock.now(), tzdata_version()) != []:
+    if shards_to_visit(read, clock.now(), tzdata_version()) != [] or shards_to_watch(read) != []:
         wire().scheduler.minute(read)

@@ -384,6 +384,38 @@ def test_uploaded_index_must_be_there_and_well_formed(
     assert "index.project" in [wrong.field for wrong in refusal.value.fields]
 
 
+# ------------------------------------------------------------------ pools
+
+
+def test_a_pool_that_is_not_there_is_added_once(
+    publish: Callable[[PublishRequest], PublishResult], owner_url: str
+) -> None:
+    wanted = index_of([job("orders", pools=[{"name": "heavy", "weight": 10}])])
+    result = publish(publish_request(wanted, 1))
+    assert [text for text in result.warnings if text.startswith("pools.heavy")] == [
+        "pools.heavy: is new, with a limit of 10; change it with `tidemill admin pool set heavy LIMIT`"
+    ]
+    with psycopg.connect(owner_url) as connection:
+        connection.execute("UPDATE pools SET slot_limit = 12 WHERE pool = 'heavy'")
+    heavier = index_of([job("orders", pools=[{"name": "heavy", "weight": 12}])])
+    assert publish(publish_request(heavier, 2)).warnings == ()
+    with psycopg.connect(owner_url) as connection:
+        found = connection.execute("SELECT pool, slot_limit FROM pools ORDER BY pool").fetchall()
+    assert found == [("default", 10), ("heavy", 12)]
+
+
+def test_a_weight_above_the_limit_names_the_field_and_the_way_out(
+    publish: Callable[[PublishRequest], PublishResult],
+) -> None:
+    """BR-091."""
+    with pytest.raises(NeverFits) as refusal:
+        publish(publish_request(index_of([job("orders", pools=[{"name": "default", "weight": 11}])]), 1))
+    (wrong,) = refusal.value.fields
+    assert (wrong.field, wrong.code) == ("jobs.orders.pools.default", "never_fits")
+    assert "weight 11 is more than the pool's limit of 10" in wrong.message
+    assert "tidemill admin pool set default 11" in wrong.message
+
+
 # ------------------------------------------------------------------ bad declarations leave no trace (S1)
 
 BAD: list[tuple[str, dict[str, Any], type[TidemillError], str]] = [
@@ -393,7 +425,8 @@ BAD: list[tuple[str, dict[str, Any], type[TidemillError], str]] = [
      "jobs.orders.triggers.orders/schedule.day_of_month"),
     ("no zone", job("orders", triggers=[{"name": "orders/schedule", "kind": "schedule", "spec": {"cron": "* * * * *"}}]),
      InvalidSchedule, "jobs.orders.triggers.orders/schedule.timezone"),
-    ("unknown pool", job("orders", pools=[{"name": "heavy"}]), InvalidRequest, "jobs.orders.pools.heavy"),
+    ("pool twice", job("orders", pools=[{"name": "heavy"}, {"name": "heavy"}]), InvalidRequest, "jobs.orders.pools.heavy"),
+    ("heavier than a new pool", job("orders", pools=[{"name": "heavy", "weight": 11}]), NeverFits, "jobs.orders.pools.heavy"),
     ("heavy", job("orders", pools=[{"name": "default", "weight": 11}]), NeverFits, "jobs.orders.pools.default"),
     ("unknown node", job("orders", nodes=["ghost"]), InvalidRequest, "jobs.orders.nodes"),
     ("timeout", job("orders", worker="lambda", timeout_seconds=841), InvalidRequest, "jobs.orders.timeout_seconds"),

@@ -71,20 +71,20 @@ def test_a_failed_operation_leaves_nothing(database: Database) -> None:
 
     def insert_and_fail(tx: Transaction) -> None:
         rows = '[{"pool": "x", "slot_limit": 1}]'
-        tx.execute(load_queries("chalicelib.runs")["keep_worker_pools"], rows=rows)
+        tx.execute(load_queries("chalicelib.runs", "claiming.sql")["keep_worker_pools"], rows=rows)
         raise ValueError("after the insert")
 
     with pytest.raises(ValueError, match="after the insert"):
         database.write(insert_and_fail)
     with database.transaction() as tx:
-        assert tx.rows(load_queries("chalicelib.runs")["lock_pools"], pools=["x"]) == []
+        assert tx.rows(load_queries("chalicelib.runs", "claiming.sql")["lock_pools"], pools=["x"]) == []
 
 
 def test_a_parameter_that_the_query_does_not_take_is_a_mistake_of_ours(database: Database) -> None:
     from chalicelib.database import load_queries
 
     with database.transaction() as tx, pytest.raises(TypeError, match="lock_pools"):
-        tx.rows(load_queries("chalicelib.runs")["lock_pools"], pool=["x"])
+        tx.rows(load_queries("chalicelib.runs", "claiming.sql")["lock_pools"], pool=["x"])
 
 
 def test_a_store_that_is_away_is_unavailable_in_bounded_time() -> None:

@@ -11,6 +11,7 @@ from chalicelib.cron import tzdata_version
 from chalicelib.database import load_queries
 from chalicelib.entrypoints.events.tick import handle_tick
 from chalicelib.kernel.errors import Unavailable
+from chalicelib.kernel.limits import HINT_TRUSTED_SECONDS
 from chalicelib.leases.fence import FENCE_CLASS, HINT_CLASS
 from chalicelib.leases.hints import Hint, Hints, shards_to_visit
 from chalicelib.runs.model import CancelRequest
@@ -66,10 +67,10 @@ def test_every_kind_of_work_ahead_bounds_the_sleep(world: World) -> None:
     world.publish({"orders": {"relations": ["a"]}})
     run_id = world.request("orders")
     world.run_pass()
-    assert next_due(world) == 900  # its accept deadline
+    assert next_due(world) == 30  # the platform scan while a run is active, before its deadlines
     claim_id = world.accept(run_id)
     world.run_pass()
-    assert next_due(world) == 600  # its start deadline
+    assert next_due(world) == 30
     world.runs.cancel(run_id, CancelRequest(cancel_id="can_0000000000000001"), "tester")
     world.run_pass()
     assert next_due(world) == 0  # a cancel is signalled each minute until the run ends
@@ -115,11 +116,33 @@ def test_a_write_past_the_door_is_noticed(world: World) -> None:
 
 def test_a_writer_that_cannot_lower_the_hint_writes_nothing(world: World) -> None:
     world.publish(EVERY_HOUR)
+    world.run_pass()
     world.hints.broken = True
     with pytest.raises(Unavailable):
         world.request("orders")
     world.hints.broken = False
     assert world.sql("SELECT 1 FROM runs") == []
+
+
+def test_a_hint_is_lowered_once_between_two_raises(world: World) -> None:
+    world.publish(EVERY_HOUR)
+    world.run_pass()
+    world.request("orders")
+    generation = hint(world).generation
+    world.request("orders")
+    assert hint(world).generation == generation
+    world.run_pass()
+    world.request("orders")
+    assert (hint(world).next_due, hint(world).generation) == (0, generation + 2)  # the pass itself lowers it, too
+
+
+def test_that_a_hint_is_low_is_trusted_for_seconds_only(world: World, clock: HandClock) -> None:
+    """A database that failed over may have lost the move of a raiser: then the sequence stands where it stood."""
+    world.publish(EVERY_HOUR)
+    generation = hint(world).generation
+    clock.advance(HINT_TRUSTED_SECONDS)
+    world.request("orders")
+    assert hint(world).generation == generation + 1
 
 
 def test_a_raise_that_began_before_a_write_fails(world: World) -> None:
@@ -193,7 +216,7 @@ def test_other_zone_data_wakes_the_shard_and_recomputes_it_once(world: World, cl
 
 
 def test_an_absent_hint_counts_as_due(world: World, clock: HandClock) -> None:
-    far = Hint(next_due=2**50, tzdata=tzdata_version(), generation=1, shards=3)
+    far = Hint(next_due=2**50, tzdata=tzdata_version(), generation=1, shards=3, active=False)
     assert shards_to_visit({}, clock.now(), tzdata_version()) is None
     assert shards_to_visit({0: far, 2: far}, clock.now(), tzdata_version()) == [1]
     assert [result.shard for result in world.scheduler.minute()] == [0]

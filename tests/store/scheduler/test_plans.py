@@ -15,7 +15,11 @@ from bench.many_schedules import fill_many
 from chalicelib.database import load_queries
 from chalicelib.kernel.limits import (
     ACCEPT_SECONDS,
+    CANDIDATES_PER_WINDOW,
     CLAIMS_PER_BATCH,
+    HOLDING_RUNS_PER_TARGET,
+    RUN_WAITING_SECONDS,
+    SCAN_SECONDS,
     START_SECONDS,
     TICK_WINDOW_SECONDS,
     TRIGGERS_PER_BATCH,
@@ -25,7 +29,7 @@ from tests.postgres import PostgresServer
 Connection = psycopg.Connection[dict[str, Any]]
 SIX = datetime(2026, 12, 1, 6, 0, tzinfo=UTC)
 PASS_NOW = SIX + timedelta(minutes=1)
-SCHEDULES, DUE = 100_000, 100
+SCHEDULES, DUE, JOBS = 100_000, 100, 10_000
 RUNS = """
 INSERT INTO runs (run_id, location, target, job, shard, snapshot_id, inputs_json, origin, status, created_at, finished_at)
 SELECT %(prefix)s || n, location, target, job, 0, snapshot_id, '{}', 'manual', %(status)s, %(at)s::timestamptz + n * interval '1 millisecond',
@@ -45,15 +49,34 @@ STATEMENTS: Mapping[str, tuple[str, Mapping[str, object]]] = {
         {
             "shard": 0,
             "now": PASS_NOW,
+            "since": PASS_NOW,
             "start_seconds": START_SECONDS,
+            "scan_seconds": SCAN_SECONDS,
+            "waiting_seconds": RUN_WAITING_SECONDS,
             "accept_lambda_seconds": ACCEPT_SECONDS["lambda"],
             "accept_container_seconds": ACCEPT_SECONDS["container"],
         },
     ),
-    "look_ahead": ("chalicelib.scheduler", {"shard": 0, "pass_now": SIX, "window_seconds": TICK_WINDOW_SECONDS}),
-    "candidates": (
-        "chalicelib.runs",
-        {"shard": 0, "batch": CLAIMS_PER_BATCH, "after_at": BEFORE_ALL, "after_run": ""},
+    "look_ahead": (
+        "chalicelib.scheduler",
+        {"shard": 0, "pass_now": SIX, "window_seconds": TICK_WINDOW_SECONDS, "scan_seconds": SCAN_SECONDS},
+    ),
+    "candidate_keys": (
+        "chalicelib.runs/claiming.sql",
+        {"shard": 0, "now": PASS_NOW, "most": CANDIDATES_PER_WINDOW, "after_at": BEFORE_ALL, "after_run": ""},
+    ),
+    "candidates_of_runs": (
+        "chalicelib.runs/claiming.sql",
+        {"now": PASS_NOW, "run_ids": [f"new{n}" for n in range(1, CLAIMS_PER_BATCH + 1)]},
+    ),
+    "waiting_long": (
+        "chalicelib.runs/claiming.sql",
+        {
+            "warehouses": ["cafe/dev"],
+            "run_ids": [f"new{n}" for n in range(1, CLAIMS_PER_BATCH + 1)],
+            "long_before": PASS_NOW,
+            "most": HOLDING_RUNS_PER_TARGET,
+        },
     ),
 }
 # Which index each walks, and of how many pages at most: those of what it finds, not of what there is.
@@ -61,7 +84,9 @@ WALKS = {
     "due_schedules": ("trigger_state_due", 2_000),
     "next_work": ("trigger_state_due", 200),
     "look_ahead": ("trigger_state_due", 1_000),
-    "candidates": ("runs_queued_of_shard", 2_000),
+    "candidate_keys": ("runs_queued_of_job", 14 * JOBS),
+    "candidates_of_runs": ("runs_pkey", 2_000),
+    "waiting_long": ("runs_blocked_of_target", 1_000),
 }
 
 
@@ -96,7 +121,7 @@ def test_a_statement_walks_its_index_and_reads_few_pages(large: Connection, name
 def explained(connection: Connection, name: str, mode: str) -> dict[str, Any]:
     """The plan as it ran; what it changed is rolled back."""
     package, values = STATEMENTS[name]
-    query = load_queries(package)[name]
+    query = load_queries(*package.split("/"))[name]
     names = sorted(query.parameters)
     text = _PLACEHOLDER.sub(lambda match: f"${names.index(match[1]) + 1}", query.text).replace("%%", "%")
     literals = ", ".join(["%s"] * len(names))

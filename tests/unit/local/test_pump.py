@@ -62,6 +62,9 @@ class MemoryQueue:
     def hide(self, queue: str, receipt: str, seconds: int) -> None:
         raise AssertionError("the pump leaves visibility to the queue")
 
+    def waiting(self, queue: str) -> int:
+        raise AssertionError("the pump counts nothing")
+
     def check(self, queue: str) -> None:
         raise AssertionError("the pump learns from receiving whether the queue is there")
 

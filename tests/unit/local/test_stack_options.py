@@ -42,7 +42,8 @@ def test_command_line_of_the_worker() -> None:
     plan = WorkerPlan([Path("/a"), Path("/b")], ["tml_secret"], slots=3)
     command = worker_command(plan, Path("/state"))
     assert command[:5] == [sys.executable, "-m", "tidemill", "worker", "run"]
-    assert command[5:] == ["--project", "/a", "--project", "/b", "--slots", "3", "--state", "/state"]
+    slots = ["--slots", "3", "--lambda-slots", "3"]
+    assert command[5:] == ["--project", "/a", "--project", "/b", *slots, "--state", "/state"]
 
 
 def test_worker_gets_the_stacks_settings_but_neither_database_nor_foreign_settings() -> None:

@@ -10,7 +10,7 @@ from chalicelib.authoring.builds import SqlBuild
 from chalicelib.authoring.policies import Input
 from chalicelib.kernel.errors import InvalidDeclaration, InvalidInputs
 from chalicelib.projects.bundle import JobDefinition
-from chalicelib.projects.inputs import apply_inputs, check_defaults, resolve_inputs
+from chalicelib.projects.inputs import apply_inputs, check_defaults, resolve_inputs, selection_of
 
 OCCURRENCE = datetime(2026, 3, 2, 23, 30, tzinfo=UTC)
 
@@ -115,18 +115,20 @@ def test_where_values_go() -> None:
         "mode": "daily", "region": "north", "pause_seconds": 3, "flag": True, "full": True, "begin": "2026-03-02",
         "first": 7, "last": "2026-03-02T00:00:00Z", "only": "orders, lines",
     }  # fmt: skip
-    applied = apply_inputs(declared, resolve_inputs(declared, given))
+    values = resolve_inputs(declared, given)
+    applied = apply_inputs(declared, values)
     assert applied.vars == {"mode": "daily", "shop_region": "north"}
     assert applied.env == {"PAUSE_SECONDS": "3", "WITH_FLAG": "true"}
     assert applied.options == {"full_refresh": True, "start": "2026-03-02"}
     assert applied.cursors == {"start": ("int", "7"), "end": ("ts", "2026-03-02T00:00:00.000000Z")}
-    assert applied.selection == ("model.shop.lines", "model:orders")
+    assert selection_of(declared, values) == ("model.shop.lines", "model:orders")
 
 
 def test_an_absent_value_changes_nothing() -> None:
     declared = job(mode=Input(), only=Input(maps_to="option:select"))
     applied = apply_inputs(declared, resolve_inputs(declared, {}))
-    assert (applied.vars, applied.env, applied.options, applied.selection) == ({}, {}, {}, None)
+    assert (applied.vars, applied.env, applied.options) == ({}, {}, {})
+    assert selection_of(declared, {}) is None
 
 
 @pytest.mark.parametrize("text", ["customers", " "])

@@ -216,15 +216,15 @@ def descriptors() -> int:
 
 
 def processes_with(marker: str) -> list[int]:
-    """Living processes whose command line holds ``marker``."""
+    """Living processes whose command line holds ``marker``, or that work in a folder of that name."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                line = (entry / "cmdline").read_bytes()
+                told = [(entry / "cmdline").read_bytes().decode(errors="replace"), str((entry / "cwd").readlink())]
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if marker.encode() in line and state not in "ZX":
+            if any(marker in text for text in told) and state not in "ZX":
                 found.append(int(entry.name))
     return found

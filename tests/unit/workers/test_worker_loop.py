@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
-import sys
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from chalicelib.kernel.clock import SystemClock
 from chalicelib.kernel.errors import (
     ClaimEnded,
     ClaimTaken,
@@ -26,141 +20,11 @@ from chalicelib.kernel.errors import (
     TokenExpired,
     Unavailable,
 )
-from chalicelib.kernel.ids import IdSource
-from chalicelib.leases import partition_of
-from chalicelib.leases.boots import key_of
-from chalicelib.projects.command import verified_nodes
-from chalicelib.projects.compilation import Compilation
-from chalicelib.projects.compile import compile_project
-from chalicelib.runs.model import RunInputs
-from chalicelib.settings import read_settings
-from chalicelib.workers.loop import Pace, Worker
-from chalicelib.workers.process import Graces
+from chalicelib.leases.machine import living_processes
+from chalicelib.workers.pace import Pace
 from chalicelib.workers.records import boot_records
-from chalicelib.workers.verification import Project
-from tests.unit.workers.doubles import (
-    COMMAND_PROJECT,
-    Cloud,
-    Server,
-    descriptors,
-    inputs_of,
-    message_of,
-    processes_with,
-)
-
-RUN = "run_0123456789abcdef"
-PACE = Pace(Graces(0.3, 0.3), stop_seconds=0.2, queue_wait_seconds=0, report_seconds=0.05, foreign_seconds=7)
-# The program does what the file named by the run tells it: one project serves every test.
-PROGRAM = """\
-import os, pathlib, sys
-here = pathlib.Path(__file__).parent
-exec((here / "program.txt").read_text())
-"""
-JOBS = """\
-import sys
-from tidemill import Command, Job
-tool = Job(key="tool", build=Command(argv=[sys.executable, "program.py"], ok_exit_codes=[0, 9]), writes=[], timeout={timeout})
-"""
-
-
-class Site:
-    """One worker, its ports and its project."""
-
-    def __init__(self, folder: Path) -> None:
-        self.cloud = Cloud()
-        self.server = Server()
-        self.state = folder / "state"
-        self.project = folder / "project"
-        self.project.mkdir()
-        self.stop = threading.Event()
-        self.codes: list[int] = []
-        self._thread: threading.Thread | None = None
-        (self.project / "tidemill.toml").write_text(COMMAND_PROJECT.format(python=sys.executable))
-        (self.project / "program.py").write_text(PROGRAM)
-        self.program("print('done')")
-        self.declare()
-
-    def program(self, text: str) -> None:
-        (self.project / "program.txt").write_text(text)
-
-    def declare(self, timeout: int = 60) -> None:
-        (self.project / "jobs.py").write_text(JOBS.format(timeout=timeout))
-
-    def compiled(self) -> Compilation:
-        work_dir = self.state.parent / "published"
-        return compile_project(
-            self.project, target="dev", python=None, now=datetime(2026, 1, 1, tzinfo=UTC), work_dir=work_dir
-        )
-
-    def publish(self, run_id: str = RUN, **fields: Any) -> RunInputs:
-        """A queued run of what is on disk now; its message is not sent."""
-        index = self.compiled().index
-        definition = index.jobs["tool"]
-        keys = {node: index.nodes[node].drift_key for node in verified_nodes(definition)}
-        inputs = inputs_of(definition, run_id, baseline_hash=index.baseline, drift_keys=keys, **fields)
-        self.server.runs[run_id] = inputs
-        return inputs
-
-    def send(self, inputs: RunInputs) -> None:
-        self.cloud.queue.send("run-container", message_of(inputs))
-
-    def begin(self, *, slots: int = 1, pace: Pace = PACE) -> Worker:
-        clock = SystemClock()
-        worker = Worker(
-            read_settings({"TIDEMILL_LEASE_SECONDS": "3", "TIDEMILL_BEAT_SECONDS": "1"}),
-            self.cloud,
-            self.server,
-            {"tools": Project(self.project)},
-            slots=slots,
-            state_dir=self.state,
-            clock=clock,
-            ids=IdSource(clock, random.Random()),
-            random=random.Random(1),
-            pace=pace,
-        )
-        self._thread = threading.Thread(target=lambda: self.codes.append(worker.run_forever(self.stop)))
-        self._thread.start()
-        return worker
-
-    def end(self) -> int:
-        self.stop.set()
-        if self._thread is not None:
-            self._thread.join(60)
-            assert not self._thread.is_alive()
-        return self.codes[-1] if self.codes else 0
-
-    def item(self, worker: Worker) -> dict[str, Any]:
-        return self.cloud.table.items[key_of(worker.boot_id, partition_of(worker.boot_id))]
-
-    def wait_deleted(self, count: int = 1) -> None:
-        queue = self.cloud.queue
-        with queue.condition:
-            assert queue.condition.wait_for(lambda: len(queue.deleted) >= count, 20), queue.deleted
-
-    def wait_hidden(self) -> tuple[str, int]:
-        queue = self.cloud.queue
-        with queue.condition:
-            assert queue.condition.wait_for(lambda: bool(queue.hidden), 20)
-            return queue.hidden[0]
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
-    yield made
-    made.end()
-    assert processes_with(str(made.project)) == []
-
-
-def until(told: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not told():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def names(site: Site) -> list[str]:
-    return [call.name for call in site.server.calls]
+from tests.unit.workers.doubles import descriptors
+from tests.unit.workers.site import GATED, LONG, PACE, RUN, Site, names, running, until
 
 
 def test_a_run_from_message_to_settled_end(site: Site) -> None:
@@ -367,22 +231,7 @@ def test_a_start_after_its_deadline_writes_nothing(site: Site) -> None:
     site.end()
     assert "terminal" not in names(site)
     assert not marker.exists()
-
-
-LONG = """
-import signal, time
-print("up", flush=True)
-(here / "up").touch()
-time.sleep(120)
-"""
-
-
-def running(site: Site, program: str = LONG, **fields: Any) -> Worker:
-    site.program(program)
-    worker = site.begin()
-    site.send(site.publish(**fields))
-    until((site.project / "up").exists)
-    return worker
+    assert boot_records(site.state) == []
 
 
 def test_a_cancel_signal_interrupts_and_the_end_is_settled(site: Site) -> None:
@@ -441,7 +290,7 @@ def test_a_lost_lease_stops_every_child_and_the_worker(site: Site) -> None:
 
 def test_dynamodb_and_the_api_away_stop_nothing(site: Site) -> None:
     """S40: only what is said counts, silence does not."""
-    site.program(LONG.replace("time.sleep(120)", "while not (here / 'go').exists(): time.sleep(0.02)"))
+    site.program(GATED)
     worker = site.begin()
     site.send(site.publish())
     until((site.project / "up").exists)
@@ -465,7 +314,7 @@ def test_beats_go_on_while_runs_are_busy(site: Site) -> None:
 
 
 def test_stopping_lets_a_short_run_finish(site: Site) -> None:
-    site.program(LONG.replace("time.sleep(120)", "while not (here / 'go').exists(): time.sleep(0.02)"))
+    site.program(GATED)
     site.begin(pace=Pace(PACE.graces, 30, 0, 0.05))
     inputs = site.publish()
     site.send(inputs)
@@ -551,7 +400,7 @@ def test_a_killed_child_is_told_as_killed(site: Site) -> None:
 
 
 def test_slots_bound_what_runs_at_once(site: Site) -> None:
-    site.program(LONG.replace("time.sleep(120)", "while not (here / 'go').exists(): time.sleep(0.02)"))
+    site.program(GATED)
     first = site.publish()
     second = site.publish("run_second0123456789")
     site.send(first)
@@ -563,13 +412,24 @@ def test_slots_bound_what_runs_at_once(site: Site) -> None:
     site.server.wait_for("terminal", 2)
 
 
-def test_many_quick_runs_leave_no_thread_and_no_descriptor(site: Site) -> None:
-    inputs = [site.publish(f"run_quick_{number:016d}") for number in range(6)]
-    threads, open_files = threading.active_count(), descriptors()
-    site.begin(slots=3)
-    for one in inputs:
-        site.send(one)
-    site.server.wait_for("terminal", 6)
+def test_two_hundred_runs_of_one_boot_leave_no_thread_no_descriptor_and_no_process(site: Site) -> None:
+    no_op = 'from tidemill import Command, Job\ntool = Job(key="tool", build=Command(argv=["true"]), writes=[])\n'
+    (site.project / "jobs.py").write_text(no_op)
+    first = site.publish()
+    many = [first.model_copy(update={"run_id": f"run_quick_{at:016d}", "claim_id": f"clm_{at}"}) for at in range(200)]
+    site.server.runs.update({inputs.run_id: inputs for inputs in many})
+    threads, open_files, children = threading.active_count(), descriptors(), children_of_us()
+    site.begin(slots=64)
+    for inputs in many:
+        site.send(inputs)
+    site.server.wait_for("terminal", 200, 100)
     site.end()
+    assert {call.body.outcome.state for call in site.server.named("terminal")} == {"succeeded"}
     assert threading.active_count() <= threads
     assert descriptors() <= open_files
+    assert children_of_us() <= children
+    assert list((site.state / "runs").iterdir()) == []
+
+
+def children_of_us() -> set[int]:
+    return {facts.pid for facts in living_processes() if facts.parent == os.getpid()}

@@ -155,16 +155,12 @@ def test_a_run_without_occurrence_says_so(tmp_path: Path) -> None:
 def test_inputs_become_variables_options_and_cursors() -> None:
     applied = AppliedInputs(
         vars={"mode": "full"}, options={"full_refresh": True, "start": "2026-01-01"}, cursors={"end": ("ts", "2026-02-01")},
-        selection=("model:a", "seed:b"),
     )  # fmt: skip
     build = build_with(SqlBuild(select=("tag:x",), exclude=("c",), vars={"mode": "daily", "k": 1}), applied)
     assert isinstance(build, SqlBuild)
-    assert (build.select, build.exclude, build.full_refresh, build.start) == (("a", "b"), (), True, "2026-01-01")
+    assert (build.select, build.exclude, build.full_refresh, build.start) == (("tag:x",), ("c",), True, "2026-01-01")
     assert build.vars == {"mode": "full", "k": 1}
     assert extra_options(build, applied) == ("--end-cursor-ts", "2026-02-01")
-    dbt = build_with(Dbt(), AppliedInputs(selection=("model.shop.orders", "test.shop.unique_id.abc")))
-    assert isinstance(dbt, Dbt)
-    assert dbt.select == ("orders", "unique_id")
     assert extra_options(Dbt(), applied) == ("--event-time-start", "2026-01-01")
     assert build_with(Command(argv=("true",)), applied) == Command(argv=("true",))
 
