@@ -15,10 +15,16 @@ class Answers:
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], str] = {}
+        self._of_run: dict[str, list[tuple[str, str]]] = {}
+        self._forgotten: set[tuple[str, str]] = set()
 
-    def record(self, kind: str, key: str, answer: object) -> None:
-        """Keep the first answer, compare every later one with it."""
+    def record(self, kind: str, key: str, answer: object, *, run_id: str | None = None) -> None:
+        """Keep the first answer, compare every later one with it. ``run_id`` names the run that remembers it."""
+        if (kind, key) in self._forgotten:
+            return
         text = canonical_json(answer)
+        if run_id is not None and (kind, key) not in self._first:
+            self._of_run.setdefault(run_id, []).append((kind, key))
         first = self._first.setdefault((kind, key), text)
         if first != text:
             raise Violation("C8", f"{kind} {key}: first {first}, then {text}")
@@ -27,6 +33,12 @@ class Answers:
         """What was answered before must not be refused now."""
         if (kind, key) in self._first:
             raise Violation("C8", f"{kind} {key}: first {self._first[kind, key]}, then refused as {code}")
+
+    def forget(self, run_id: str) -> None:
+        """Retention has removed the run: its ids stand for nothing any more."""
+        for key in self._of_run.pop(run_id, []):
+            self._first.pop(key, None)
+            self._forgotten.add(key)
 
     def given(self) -> Iterator[tuple[str, str, Any]]:
         """All first answers: kind, key, answer."""

@@ -53,6 +53,9 @@ class Process:
     ran: set[str] = field(default_factory=set)
     may_wait: bool = False
     waits: bool = False
+    # Waits shorter than this are put together: a look every few seconds needs no turn each half second.
+    grain_seconds: float = 0.0
+    owed_seconds: float = 0.0
     dead: bool = False
     done: bool = False
     error: BaseException | None = None
@@ -215,6 +218,10 @@ class Board:
         self._check(process)
         if not process.may_wait:
             raise RuntimeError(f"{process.name} waits, and its kind was not known to wait")
+        process.owed_seconds += seconds
+        if process.owed_seconds < process.grain_seconds:
+            return
+        seconds, process.owed_seconds = process.owed_seconds, 0.0
         process.waits = True
         self._pause(process, seconds)
         process.waits = False

@@ -28,6 +28,7 @@ from tests.simulation.mutations import NO_MUTATION
 from tests.simulation.queues import SimulatedQueues
 from tests.simulation.simulation import draw
 from tests.simulation.store import SimulationStore
+from tests.simulation.tasks import SimulatedTasks
 from tests.simulation.trace import Trace
 from tests.simulation.view import Row, StoreView
 from tests.simulation.violations import Violation
@@ -172,12 +173,15 @@ class FreshView(StoreView):
 class ConcurrentWorld(World):
     """A world in which several threads act at once."""
 
+    overlaps = True
+
     def build_outside(self) -> None:
         self.board = ThreadedBoard(self.clock, self.trace)
         self.view = FreshView(self.store.address.application_url)
         self.queues = LockedQueues(self.board)
         self.leases = LockedTable(self.board, self.mutation.updates)
         self.hints = LockedTable(self.board, self.mutation.updates)
+        self.tasks = SimulatedTasks(self.board, self.queues)
         self._databases: list[PooledDatabase] = []
 
     def database(self) -> Database:
@@ -247,5 +251,6 @@ def _settle(world: World, crews: Sequence[Sequence[Driver]]) -> None:
         for crew in crews:
             for driver in crew:
                 driver.settle()
-        if all(row["finished_at"] is not None for row in world.view["runs"]) and not world.view["write_claims"]:
+        ended = all(row["finished_at"] is not None for row in (*world.view["runs"], *world.view["backfills"]))
+        if ended and not world.view["write_claims"]:
             return

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from tests.simulation.board import Fault, What, When
 
-STEPS = 110
+STEPS = 90
 _FAULTY, _TWICE_FAULTY = 0.3, 0.06
 # A pass touches the outside this often and more; a request hardly more than thrice.
-_FURTHEST_OPERATION = {"pass": 26, "publish": 5, "work": 5}
+_FURTHEST_OPERATION = {"pass": 30, "publish": 5, "work": 5, "recovery": 60, "recover": 60}
 _FURTHEST_USUALLY = 3
 _PAUSES = (0.0, 1.0, 8.0, 45.0, 70.0, 400.0)
-_WAITS = (0.0, 0.0, 0.2, 1.0, 4.0, 15.0, 40.0)
+_WAITS = (0.0, 0.0, 0.2, 1.0, 4.0, 15.0, 40.0, 75.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tests.simulation.interleaving import interleave
 from tests.simulation.mutations import Mutation
 from tests.simulation.simulation import simulate
 from tests.simulation.store import SimulationStore
@@ -22,6 +23,9 @@ class Hunt:
 
 def hunt(mutation: Mutation, store: SimulationStore, seeds: Iterable[int]) -> Hunt:
     """Run seeds until the checker that the mutation names finds something."""
+    if mutation.interleaved:
+        found = interleave(store, mutation)
+        return Hunt(mutation, 0 if found else None, str(found), ())
     others: list[str] = []
     for seed in seeds:
         outcome = simulate(seed, store, mutation)

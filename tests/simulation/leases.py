@@ -35,6 +35,8 @@ class SimulatedTable:
             if (pk, sk) in self._items:
                 return Refusal(copy.deepcopy(self._items[pk, sk]))
             self._items[pk, sk] = copy.deepcopy({"pk": pk, "sk": sk, **attributes})
+            for told in self.on_update:
+                told(pk, None, self._items[pk, sk])
         return None
 
     def update(

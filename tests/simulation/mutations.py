@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 
 from chalicelib.database import Query, load_queries
 from chalicelib.kernel.limits import LEASE_MARGIN_SECONDS, LEASE_SECONDS
@@ -18,7 +19,9 @@ from tests.simulation.store import SimulationStore
 class Mutation:
     """A rule removed: ``rewrites`` are other texts of named statements, ``schema`` is run on the store.
 
-    ``updates`` are other conditions of updates in DynamoDB by those that the product gives (``None``: no condition).
+    ``lease_seconds`` is the lease of who schedules, ``boot_lease_seconds`` what boots say of theirs. ``blind`` are checkers
+    that do not look, where another one would find the mutation first. What is ``interleaved`` needs two transactions at once and is looked
+    for there. ``focus`` makes kinds of steps come more often than usual, so that a rare finding needs few seeds. ``updates`` are other conditions of updates in DynamoDB by those that the product gives (``None``: no condition).
     """
 
     name: str
@@ -27,6 +30,10 @@ class Mutation:
     schema: tuple[str, ...] = ()
     updates: Mapping[str, str | None] = field(default_factory=dict)
     lease_seconds: int = LEASE_SECONDS
+    boot_lease_seconds: int = LEASE_SECONDS
+    blind: frozenset[str] = frozenset()
+    interleaved: bool = False
+    focus: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def alters_schema(self) -> bool:
@@ -41,10 +48,11 @@ NO_MUTATION = Mutation("none", "")
 
 
 def _query(name: str) -> Query:
-    for package in ("runs", "schedules", "dispatch", "catalog", "leases", "scheduler"):
-        queries = load_queries(f"chalicelib.{package}")
-        if name in queries.names():
-            return queries[name]
+    for package in ("runs", "schedules", "dispatch", "catalog", "leases", "scheduler", "alerts", "backfills"):
+        for file in sorted(resources.files(f"chalicelib.{package}").iterdir(), key=lambda file: file.name):
+            queries = load_queries(f"chalicelib.{package}", file.name) if file.name.endswith(".sql") else None
+            if queries is not None and name in queries.names():
+                return queries[name]
     raise KeyError(name)
 
 
@@ -75,6 +83,7 @@ def all_mutations() -> list[Mutation]:
                 "ALTER TABLE ticks DROP CONSTRAINT ticks_one_tick_per_occurrence",
                 "ALTER TABLE ticks DROP CONSTRAINT ticks_pkey",
             ),
+            focus={"leap_back": 15},
         ),
         lambda: Mutation(
             "ticks only for what was due within a minute",
@@ -112,13 +121,14 @@ def all_mutations() -> list[Mutation]:
                 .text.replace("r.status = 'claimed'", "r.status IN ('claimed', 'running')")
                 .replace("CASE WHEN", "CASE WHEN r.status = 'running' THEN c.accepted_at WHEN", 1)
             },
+            focus={"stuck": 20},
         ),
         lambda: Mutation("pool use is not counted", "C4", _never("pool_use")),
         lambda: Mutation("slots are not given back", "C4", _never("free_slots")),
         lambda: Mutation(
             "active runs of the job are not counted",
             "C4",
-            {**_never("active_of_jobs"), **_without("candidates", " - a.active")},
+            {**_never("active_of_jobs"), **_without("candidate_keys", "a.active + o.ahead <", "o.ahead <")},
         ),
         lambda: Mutation(
             "ended runs end again",
@@ -127,6 +137,7 @@ def all_mutations() -> list[Mutation]:
                 **_without("end_runs", " AND e.sources ? r.status"),
                 **_without("unaccepted_claim", " AND c.ended_at IS NULL"),
             },
+            focus={"cancel": 25, "outage": 4},
         ),
         lambda: Mutation(
             "an accepted cancel is forgotten",
@@ -134,19 +145,24 @@ def all_mutations() -> list[Mutation]:
             _without(
                 "request_cancel", "cancel_requested_at = %(now)s", "cancel_requested_at = NULLIF(%(now)s, %(now)s)"
             ),
+            focus={"cancel": 30},
         ),
         lambda: Mutation("blockers are not stored", "C6", _never("keep_blockers")),
         lambda: Mutation("a lost send is never repaired", "C6", _without("unsent", _UNSENT_LATER, "false")),
         lambda: Mutation("start deadlines do not pass", "C6", _never("overdue_claims")),
         lambda: Mutation("answers to reports are not stored", "C8", _never("store_report")),
-        lambda: Mutation("answers to a switch are not stored", "C8", _never("store_request")),
+        lambda: Mutation(
+            "answers to a switch are not stored", "C8", _never("store_request"), focus={"switch": 40, "repeat": 40}
+        ),
+        lambda: Mutation("a cancel does not lock its run", "C5", _without("lock_run", " FOR UPDATE"), interleaved=True),
         lambda: Mutation(
             "the id of a cancel is not stored",
             "C8",
             _without("request_cancel", "cancel_id = %(cancel_id)s", "cancel_id = NULL"),
+            focus={"cancel": 25, "repeat": 25},
         ),
     )
-    return [make() for make in (*made, *_of_leadership())]
+    return [make() for make in (*made, *_of_leadership(), *_of_losses(), *_of_the_rest())]
 
 
 def _of_leadership() -> tuple[Callable[[], Mutation], ...]:
@@ -166,8 +182,21 @@ def _of_leadership() -> tuple[Callable[[], Mutation], ...]:
         lambda: Mutation(
             "the margin of the lease is ignored", "C1", lease_seconds=LEASE_SECONDS - LEASE_MARGIN_SECONDS
         ),
-        lambda: Mutation("the generation of the hint is ignored", "C11", updates={"#generation = :generation": None}),
-        lambda: Mutation("the sequence of the hint is not moved", "C11", _never("move_hint_sequence")),
+        lambda: Mutation(
+            "the generation of the hint is ignored",
+            "C11",
+            updates={"#generation = :generation": None},
+            focus={"hint_race": 20},
+        ),
+        lambda: Mutation(
+            "a writer does not see that a hint was raised",
+            "C11",
+            _without("hint_sequences", "SELECT shard, hint_seq FROM", "SELECT shard, 0::bigint AS hint_seq FROM"),
+            focus={"hint_race": 20},
+        ),
+        lambda: Mutation(
+            "the sequence of the hint is not moved", "C11", _never("move_hint_sequence"), focus={"hint_race": 20}
+        ),
         lambda: Mutation(
             "the next due time is not in the hint", "C11", _without("next_work", _NEXT_DUE, "(NULL::timestamptz)")
         ),
@@ -180,6 +209,112 @@ def _of_leadership() -> tuple[Callable[[], Mutation], ...]:
     )
 
 
+def _of_losses() -> tuple[Callable[[], Mutation], ...]:
+    """Silence, marks, proofs, retries, resolutions."""
+    return (
+        lambda: Mutation("a boot is silent after a part of its lease", "C14", boot_lease_seconds=3, focus={"mute": 20}),
+        lambda: Mutation(
+            "a mark counts as a proof",
+            "C14",
+            {
+                "marked_started": _without("marked_started", _PROVABLE)["marked_started"].replace(
+                    "c.accepted_at, c.process_ended_at", _AS_IF_PROVED
+                ),
+                **_without("lock_runs_of_boots", "c.accepted_at, c.process_ended_at", _AS_IF_PROVED),
+            },
+            focus={"mute": 20},
+        ),
+        lambda: Mutation(
+            "a beat does not clear a mark", "C15", _never("clear_lost", "clear_lost_of_claim"), focus={"mute": 25}
+        ),
+        lambda: Mutation("no boot is watched", "C11", _never("watches_boots"), focus={"mute": 20, "still": 4}),
+        lambda: Mutation(
+            "a run is retried twice",
+            "C5",
+            _without(
+                "runs_with_policy", "JOIN snapshot_jobs sj", "CROSS JOIN generate_series(1, 2) JOIN snapshot_jobs sj"
+            ),
+            ("ALTER TABLE runs DROP CONSTRAINT runs_one_retry_per_run",),
+        ),
+        lambda: Mutation("what was cancelled is retried", "C5", schema=(_RETRY_CANCELLED, _ON_CANCELLED)),
+        lambda: Mutation("no retry is queued", "C5", _never("runs_with_policy")),
+        lambda: Mutation(
+            "a resolution is not stored",
+            "C8",
+            _never("record_resolution"),
+            focus={"resolve": 40, "repeat": 30, "die": 20},
+        ),
+    )
+
+
+def _of_the_rest() -> tuple[Callable[[], Mutation], ...]:
+    """Worker kinds, alerts, backfills, retention."""
+    return (
+        lambda: Mutation(
+            "worker kinds have no pool",
+            "C13",
+            _without("keep_worker_pools", "SELECT p.pool, p.slot_limit FROM", "SELECT p.pool, 1000 FROM"),
+            blind=frozenset({"C4", "C6"}),
+            focus={"throttle": 10},
+        ),
+        lambda: Mutation("an alert stays open", "C15", _never("close_alerts", "close_ended")),
+        lambda: Mutation(
+            "a lasting condition is told anew",
+            "C15",
+            _without("open_alerts", _NOT_OPEN, "AND false"),
+            ("DROP INDEX platform_alerts_one_open",),
+            focus={"clock_step": 15},
+        ),
+        lambda: Mutation(
+            "what began long ago is deleted",
+            "C16",
+            _without("lock_ended_runs", "AND r.finished_at < %(before)s::timestamptz", "AND r.finished_at IS NOT NULL"),
+            focus={"days": 12},
+        ),
+        lambda: Mutation(
+            "an unclaimed item stays", "C17", _never("drop_unclaimed"), blind=frozenset({"C5"}), focus={"backfill": 25}
+        ),
+        lambda: Mutation(
+            "an item is begun again",
+            "C17",
+            {
+                **_without("open_backfills", "i.backfill_id = b.backfill_id AND", "false AND"),
+                **_without("move_backfills", "cursor = m.cursor", "cursor = NULL"),
+            },
+            ("ALTER TABLE backfill_items DROP CONSTRAINT backfill_items_one_run_per_item",),
+            focus={"backfill": 25},
+        ),
+        lambda: Mutation(
+            "runs of a backfill are not counted",
+            "C17",
+            {
+                "open_backfills": _query("open_backfills")
+                .text.replace("r.status IN ('queued', 'claimed', 'running')", "false")
+                .replace("(sj.definition ->> 'concurrency')::integer - (", "100 - ("),
+            },
+            blind=frozenset({"C4", "C6"}),
+            focus={"backfill": 25},
+        ),
+    )
+
+
+_PROVABLE = " AND (c.process_ended_at IS NOT NULL OR c.worker_kind = 'lambda')"
+_AS_IF_PROVED = "c.accepted_at, c.accepted_at AS process_ended_at"
+_NOT_OPEN = "AND o.subject = f.subject AND o.closed_at IS NULL"
+# Nothing in the product could do this by the loss of one condition; a trigger shows that it would be seen.
+_RETRY_CANCELLED = """
+CREATE FUNCTION retry_cancelled() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO runs (run_id, location, target, job, shard, snapshot_id, inputs_json, origin, retry_of, retry_number, status, created_at)
+    VALUES (NEW.run_id || '_again', NEW.location, NEW.target, NEW.job, NEW.shard, NEW.snapshot_id, NEW.inputs_json, 'retry',
+            NEW.run_id, NEW.retry_number + 1, 'queued', NEW.finished_at);
+    RETURN NULL;
+END $$
+"""
+_ON_CANCELLED = """
+CREATE TRIGGER retry_cancelled AFTER UPDATE ON runs FOR EACH ROW
+WHEN (OLD.status <> 'cancelled' AND NEW.status = 'cancelled') EXECUTE FUNCTION retry_cancelled()
+"""
 _NEXT_DUE = (
     "(SELECT min(s.next_at) FROM trigger_state s WHERE s.shard = %(shard)s AND s.enabled AND s.next_at IS NOT NULL)"
 )

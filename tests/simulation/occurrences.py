@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo
 
 _MINUTE = timedelta(minutes=1)
 _DAYS_BEFORE = 1
-_DAYS_AFTER = 2
+_DAYS_AFTER = 5
 
 
 @lru_cache(maxsize=4_096)
 def occurrences_around(cron: str, zone: str, day: date) -> tuple[datetime, ...]:
-    """All occurrences from a day before to two days after the start of ``day`` (UTC)."""
+    """All occurrences from a day before to five days after the start of ``day`` (UTC)."""
     minutes = _minutes(zone, day)
     matches = _matcher(cron)
     if cron.startswith("*") or cron.split()[1].startswith("*"):

@@ -34,6 +34,7 @@ SPARSE_CRONS = ("15 2 * * *", "0 0 * * *", "10 0,12 * * 1-5", "25 * * * *", "50 
 RELATIONS = ("orders", "customers", "payments", "shipments", "returns")
 JOBS = ("load", "clean", "marts", "export", "audit")
 VERSIONS = 4
+TIMEOUT_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Scenario:
     shards: int
     sparse: bool
     losing: float
+    # days after which retention removes what may go
+    kept_days: int
     # of the machine of the API and of those that schedule; the latter ask their own clock whether to look at a shard
     machine_errors: tuple[float, ...]
 
@@ -92,6 +95,7 @@ def draw_scenario(chance: random.Random) -> Scenario:
         shards=chance.choice((1, 1, 2)),
         sparse=sparse,
         losing=0.5 if sparse else 0.01,
+        kept_days=chance.choice((1, 1, 2)),
         machine_errors=(
             chance.choice((-3.0, 0.0, 3_600.0, -3_600.0)),
             chance.choice((-3.0, 0.0)),
@@ -114,7 +118,21 @@ def _versions(chance: random.Random, crons: Sequence[str]) -> tuple[Version, ...
     return tuple(versions)
 
 
-JobFacts = tuple[str, tuple[str, ...], tuple[tuple[str, str, str, bool], ...], int, int, str]
+Retries = tuple[int, int, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What a version says of one job. ``also`` are those of its relations that no node writes."""
+
+    key: str
+    relations: tuple[str, ...]
+    also: tuple[str, ...]
+    schedules: tuple[tuple[str, str, str, bool], ...]
+    concurrency: int
+    weight: int
+    worker: str
+    retries: Retries | None
 
 
 def _draw_job(chance: random.Random, key: str, crons: Sequence[str]) -> JobFacts:
@@ -128,20 +146,33 @@ def _draw_job(chance: random.Random, key: str, crons: Sequence[str]) -> JobFacts
         )
         for _ in range(chance.choice((0, 1, 1, 2)))
     )
-    weight = chance.choice((0, 0, 1, 2))
-    return (
+    return JobFacts(
         key,
         relations,
+        relations[:1] if chance.random() < 0.2 else (),
         schedules,
         chance.choice((1, 1, 2)),
-        weight,
+        chance.choice((0, 0, 1, 2)),
         chance.choice(("container", "container", "lambda")),
+        _draw_retries(chance),
     )
+
+
+def _draw_retries(chance: random.Random) -> Retries | None:
+    if chance.random() < 0.4:
+        return None
+    on = chance.choice((("launch_failed",), ("lost",), ("failed", "lost"), ("failed", "launch_failed", "lost")))
+    return chance.choice((1, 1, 2)), chance.choice((0, 5, 60)), on
+
+
+def node_of(relation: str) -> str:
+    """The node that writes a relation."""
+    return f"model.{relation}"
 
 
 @lru_cache(maxsize=4_096)
 def _job(facts: JobFacts) -> dict[str, Any]:
-    key, relations, schedules, concurrency, weight, worker = facts
+    key = facts.key
     triggers = [
         {
             "name": f"{key}/{number}",
@@ -149,21 +180,40 @@ def _job(facts: JobFacts) -> dict[str, Any]:
             "enabled": enabled,
             "spec": {"cron": cron, "timezone": zone, "dst": "cron", "on_resume": on_resume},
         }
-        for number, (cron, zone, on_resume, enabled) in enumerate(schedules)
+        for number, (cron, zone, on_resume, enabled) in enumerate(facts.schedules)
     ]
-    pools = [{"name": "default", "weight": weight}] if weight else []
+    retries = facts.retries and {
+        "max": facts.retries[0],
+        "backoff": facts.retries[1],
+        "factor": 2,
+        "max_backoff": 120,
+        "on": facts.retries[2],
+    }
     return job(
         key,
-        relations=relations,
+        relations=facts.relations,
+        also=facts.also,
+        nodes=sorted(node_of(relation) for relation in facts.relations if relation not in facts.also),
         triggers=triggers,
-        concurrency=concurrency,
-        pools=pools,
-        worker=worker,
-        timeout_seconds=300,
+        concurrency=facts.concurrency,
+        pools=[{"name": "default", "weight": facts.weight}] if facts.weight else [],
+        worker=facts.worker,
+        timeout_seconds=TIMEOUT_SECONDS,
+        retries=retries,
+        inputs={"day": {"type": "date"}},
     )
+
+
+def _graph() -> dict[str, Any]:
+    """Every node reads the one before it."""
+    names = [node_of(relation) for relation in RELATIONS]
+    return {
+        name: {"kind": "model", "relation": relation, "drift_key": "k" * 8, "depends_on": before}
+        for name, relation, before in zip(names, RELATIONS, ([], *([name] for name in names)), strict=False)
+    }
 
 
 @lru_cache(maxsize=256)
 def _version(jobs: Sequence[JobFacts]) -> Version:
-    index = index_of([_job(facts) for facts in jobs])
+    index = index_of([_job(facts) for facts in jobs], nodes=_graph())
     return Version(index, index.snapshot_id())

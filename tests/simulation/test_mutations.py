@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from tests.simulation.hunt import hunt
-from tests.simulation.mutations import all_mutations
+from tests.simulation.interleaving import interleave
+from tests.simulation.mutations import NO_MUTATION, all_mutations
 from tests.simulation.report import describe
 from tests.simulation.simulation import simulate
 from tests.simulation.store import SimulationStore
@@ -18,11 +19,16 @@ QUICK = {
     "C2": "disabled schedules are ticked",
     "C3": "one writer per relation is not enforced",
     "C4": "slots are not given back",
-    "C5": "an accepted cancel is forgotten",
+    "C5": "what was cancelled is retried",
     "C6": "blockers are not stored",
     "C8": "answers to reports are not stored",
     "C11": "the next due time is not in the hint",
     "C12": "a due second may get several messages",
+    "C13": "worker kinds have no pool",
+    "C14": "a mark counts as a proof",
+    "C15": "an alert stays open",
+    "C16": "what began long ago is deleted",
+    "C17": "an unclaimed item stays",
 }
 
 
@@ -41,6 +47,15 @@ def test_a_checker_finds_its_mutation(simulations: SimulationStore, checker: str
     found = hunt(mutation, simulations, SEEDS)
     assert found.seed is not None, f"{mutation.name}: {found.others}"
     assert found.text.startswith(f"{checker}: ")
+
+
+def test_a_cancel_that_locks_its_run_makes_a_last_report_wait(simulations: SimulationStore) -> None:
+    assert interleave(simulations, NO_MUTATION) is None
+
+
+def test_a_cancel_without_the_lock_of_its_run_is_found(simulations: SimulationStore) -> None:
+    mutation = next(found for found in all_mutations() if found.interleaved)
+    assert hunt(mutation, simulations, ()).text.startswith("C5: ")
 
 
 def test_a_failing_seed_says_seed_and_revision_and_becomes_short(simulations: SimulationStore) -> None:

@@ -9,14 +9,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from chalicelib.cron import next_after
+from tests.simulation.answers import Answers
 from tests.simulation.board import Board, Fault, Process
 from tests.simulation.clock import WorldClock
 from tests.simulation.expressions import ExpressionError, condition_holds, updated
 from tests.simulation.history import Step
 from tests.simulation.occurrences import occurrences_around
+from tests.simulation.queues import SimulatedQueues
 from tests.simulation.scenario import CRONS, SPARSE_CRONS, STARTS, ZONES
 from tests.simulation.shrink import shrink
+from tests.simulation.tasks import SimulatedTasks
 from tests.simulation.trace import Trace
+from tests.simulation.violations import Violation
+from tests.simulation.warehouses import Warehouses, Writer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = {"#n": "counter"}
@@ -136,11 +141,82 @@ def test_an_error_comes_before_or_after_the_effect(when: str, effects: int) -> N
     assert len(seen) == effects
 
 
+def test_short_waits_are_put_together() -> None:
+    board, seen = _board()
+
+    def watch() -> None:
+        for _ in range(20):
+            board.sleep(0.5)
+        seen.append("done")
+
+    board.run(Process("watcher", random.Random(1), may_wait=True, grain_seconds=4.99), watch)
+    turns = 0
+    while board.paused:
+        turns += 1
+        board.clock.advance(5.0)
+        board.resume_due()
+    assert (turns, seen, board.clock.elapsed_seconds()) == (2, ["done"], 10.0)
+
+
 def test_time_never_drifts() -> None:
     clock = WorldClock(START)
     for _ in range(1_000):
         clock.advance(0.1)
     assert clock.now() - START == timedelta(seconds=100)
+
+
+# --- warehouses, tasks, answers
+
+
+def _writer(claim: str, *relations: str) -> Writer:
+    return Writer(claim, "boot", f"run of {claim}", "lake", frozenset(relations))
+
+
+def test_a_killed_child_writes_for_its_settle_time_and_has_no_process() -> None:
+    clock = WorldClock(START)
+    warehouses = Warehouses(clock)
+    warehouses.begin(_writer("one", "orders"))
+    assert warehouses.process_lives("one")
+    warehouses.kill("one", "boot", 100)
+    assert not warehouses.process_lives("one")
+    with pytest.raises(Violation, match="writes still"):
+        warehouses.begin(_writer("two", "orders"))
+    clock.advance(100)
+    warehouses.begin(_writer("two", "orders"))
+
+
+def test_what_the_platform_ends_is_gone_then_whoever_looks() -> None:
+    clock = WorldClock(START)
+    warehouses = Warehouses(clock)
+    writer = _writer("one", "orders")
+    warehouses.bound(writer, 900.0, 0)
+    warehouses.begin(writer)
+    clock.advance(899)
+    assert warehouses.process_lives("one")
+    clock.advance(1)
+    assert not warehouses.process_lives("one")
+
+
+def test_a_task_that_stops_is_told_by_an_event() -> None:
+    board, _ = _board()
+    queues = SimulatedQueues(board)
+    queues.calm = True
+    tasks = SimulatedTasks(board, queues)
+    tasks.start("arn")
+    assert tasks.last_statuses(["arn", "other"]) == {"arn": "RUNNING"}
+    tasks.stop("arn")
+    assert tasks.last_statuses(["arn"]) == {"arn": "STOPPED"}
+    assert queues.waiting("task-events") == 1
+
+
+def test_an_answer_that_retention_forgot_is_compared_no_more() -> None:
+    answers = Answers()
+    answers.record("request", "run_1", {"at": 1}, run_id="run_1")
+    with pytest.raises(Violation):
+        answers.record("request", "run_1", {"at": 2}, run_id="run_1")
+    answers.forget("run_1")
+    answers.record("request", "run_1", {"at": 2}, run_id="run_1")
+    answers.refuse("request", "run_1", "not_found")
 
 
 # --- shrinking

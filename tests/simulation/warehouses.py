@@ -22,6 +22,7 @@ class Writer:
     warehouse: str
     relations: frozenset[str]
     until: float | None = None
+    process_ends: float | None = None
 
 
 class Warehouses:
@@ -48,6 +49,10 @@ class Warehouses:
                 )
         self._writers.append(writer)
 
+    def bound(self, writer: Writer, ends: float, settle_seconds: float) -> None:
+        """Whatever becomes of this writer's worker, its process is gone at that second."""
+        writer.process_ends, writer.until = ends, ends + _lasting(settle_seconds)
+
     def end(self, claim_id: str, boot_id: str) -> None:
         """The child ended by itself; its statements are done."""
         with self._lock:
@@ -55,14 +60,29 @@ class Warehouses:
 
     def kill(self, claim_id: str, boot_id: str, settle_seconds: float) -> None:
         """The child is gone at once; what it asked of the warehouse goes on for up to the settle time."""
-        lasting = max(0.0, settle_seconds - CLOCK_MARGIN_SECONDS)
         with self._lock:
             for writer in self._writers:
                 if (writer.claim_id, writer.boot_id) == (claim_id, boot_id):
-                    writer.until = self._clock.elapsed_seconds() + lasting
+                    ends = self._clock.elapsed_seconds()
+                    writer.process_ends = ends if writer.process_ends is None else min(ends, writer.process_ends)
+                    writer.until = writer.process_ends + _lasting(settle_seconds)
+
+    def stop(self, run_id: str) -> None:
+        """Somebody made sure that nothing of this run works any more."""
+        with self._lock:
+            self._writers = [w for w in self._writers if w.run_id != run_id]
+
+    def process_lives(self, claim_id: str) -> bool:
+        """Whether a child of this claim still runs."""
+        now = self._clock.elapsed_seconds()
+        return any(w.claim_id == claim_id and (w.process_ends is None or now < w.process_ends) for w in self.writing())
 
     def writing(self) -> list[Writer]:
         """Who writes now."""
         now = self._clock.elapsed_seconds()
         self._writers = [w for w in self._writers if w.until is None or w.until > now]
         return self._writers
+
+
+def _lasting(settle_seconds: float) -> float:
+    return max(0.0, settle_seconds - CLOCK_MARGIN_SECONDS)

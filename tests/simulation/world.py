@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from chalicelib.bootstrap import Domains, Stores, build_domains
 from chalicelib.database import Database
@@ -26,6 +26,7 @@ from tests.simulation.mutations import Mutation
 from tests.simulation.queues import SimulatedQueues
 from tests.simulation.scenario import Scenario, Target
 from tests.simulation.store import SimulationStore
+from tests.simulation.tasks import SimulatedTasks
 from tests.simulation.trace import Trace
 from tests.simulation.view import StoreView
 from tests.simulation.violations import Violation
@@ -33,6 +34,8 @@ from tests.simulation.warehouses import Warehouses
 
 Answer = TypeVar("Answer")
 _LEAST_SECONDS = 0.000_001
+# The queues that start an invocation as soon as a message can be received.
+_READ_AT_ONCE = ("tick", "recovery", "task-events")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +64,28 @@ class World:
         self.answers = Answers()
         self.warehouses = Warehouses(self.clock)
         self.observers: list[Callable[[Commit], None]] = []
+        # each makes sure that no worker of one driver works for a run any more
+        self.stop_work: list[Callable[[str, random.Random], None]] = []
         self.after_pass: Callable[[int], None] = lambda _: None
         self.after_quiet: Callable[[], None] = lambda: None
         self.settings = Settings(
             lambda_concurrency=scenario.lambda_limit,
             container_slots=scenario.container_limit,
             lease_seconds=mutation.lease_seconds,
+            keep_ticks_days=scenario.kept_days,
+            keep_heartbeats_days=1,
+            keep_alerts_days=scenario.kept_days,
+            keep_tokens_days=1,
+            keep_backfills_days=scenario.kept_days,
+            keep_runs_days=scenario.kept_days,
+            keep_snapshots_days=1,
         )
         self._versions = {v.snapshot_id: v for versions in scenario.versions.values() for v in versions}
         self.build_outside()
         self.machines = [self.machine(offset) for offset in scenario.machine_errors]
+
+    # whether processes may run beside each other
+    overlaps: ClassVar[bool] = False
 
     def build_outside(self) -> None:
         """The board, and what is around the product."""
@@ -80,6 +95,7 @@ class World:
         self.queues = SimulatedQueues(self.board)
         self.leases = SimulatedTable(self.board, self.mutation.updates)
         self.hints = SimulatedTable(self.board, self.mutation.updates)
+        self.tasks = SimulatedTasks(self.board, self.queues)
 
     def database(self) -> Database:
         """The store as one process environment reaches it."""
@@ -96,7 +112,7 @@ class World:
         """The services of a new process environment."""
         clock = MachineClock(self.clock, self.board.sleep, clock_error)
         chance = CurrentChance(self.board)
-        stores = Stores(self.database(), self.leases, self.hints, self.queues, self.objects)
+        stores = Stores(self.database(), self.leases, self.hints, self.queues, self.objects, self.tasks)
         return Machine(clock, build_domains(self.settings, stores, clock, IdSource(clock, chance), chance))
 
     def store_now(self) -> datetime:
@@ -113,9 +129,10 @@ class World:
         call: Callable[[], None],
         *,
         may_wait: bool = False,
+        grain_seconds: float = 0.0,
     ) -> Process:
         """Run a call of the product as a process of its own."""
-        process = Process(name, chance, tuple(faults), may_wait=may_wait)
+        process = Process(name, chance, tuple(faults), may_wait=may_wait, grain_seconds=grain_seconds)
         self.board.run(process, call)
         return process
 
@@ -130,6 +147,7 @@ class World:
         refused: Callable[[str], None] = lambda _: None,
         expected: Collection[str] = (),
         may_wait: bool = False,
+        grain_seconds: float = 0.0,
     ) -> Process:
         """A client's request: it gets the answer, a refusal, or nothing (a fault); the client may repeat it."""
 
@@ -147,7 +165,7 @@ class World:
             self.trace.add(name, "answered")
             answered(answer)
 
-        return self.run(name, chance, faults, serve, may_wait=may_wait)
+        return self.run(name, chance, faults, serve, may_wait=may_wait, grain_seconds=grain_seconds)
 
     def check_refusal(self, name: str, error: TidemillError, process: Process, expected: Collection[str]) -> None:
         """A refusal that nothing explains is a finding."""
@@ -169,7 +187,7 @@ class World:
         stop = -1.0
         while stop < until:
             now = self.clock.elapsed_seconds()
-            stops = (self.board.next_resume_at(), self.queues.next_visible_at("tick"), self._next_minute())
+            stops = (self.board.next_resume_at(), *map(self.queues.next_visible_at, _READ_AT_ONCE), self._next_minute())
             stop = min([until, *(at for at in stops if at is not None and at > now)])
             self.clock.advance(max(_LEAST_SECONDS, stop - now))
             self.board.resume_due()
@@ -203,6 +221,11 @@ class World:
             warehouse=target.warehouse, settle_seconds=target.settle_seconds, single_writer=target.single_writer
         )
         self.api.locations.set_target(target.location, target.target, settings)
+
+    def pool_limits(self) -> dict[str, int]:
+        """What each pool allows: those of worker kinds by the settings, the others as people set them."""
+        limits = {row["pool"]: row["slot_limit"] for row in self.view["pools"]}
+        return limits | {"worker:lambda": self.scenario.lambda_limit, "worker:container": self.scenario.container_limit}
 
     def target(self, location: str, target: str) -> Target:
         """The facts of a target."""

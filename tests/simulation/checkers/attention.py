@@ -9,6 +9,7 @@ from chalicelib.kernel.limits import LEASE_MARGIN_SECONDS, LEASE_SECONDS
 from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.blockers import BlockerChecker
 from tests.simulation.checkers.coverage import CoverageChecker
+from tests.simulation.checkers.losses import LossChecker
 from tests.simulation.database import Commit
 from tests.simulation.world import World
 
@@ -21,18 +22,23 @@ class AttentionChecker(Checker):
 
     name = "C11"
 
-    def __init__(self, world: World, coverage: CoverageChecker, blockers: BlockerChecker) -> None:
+    def __init__(self, world: World, coverage: CoverageChecker, blockers: BlockerChecker, losses: LossChecker) -> None:
         super().__init__(world)
         self._coverage = coverage
         self._blockers = blockers
+        self._losses = losses
 
     def after_quiet(self) -> None:
-        before = self.world.clock.elapsed_seconds() - _BOUND_SECONDS
+        now = self.world.clock.elapsed_seconds()
+        before = now - _BOUND_SECONDS
+        for text in (*self._losses.overlooked(now - _WATCH_SECONDS), *self._losses.unheard(now - _WATCH_SECONDS)):
+            self.fail(f"{text}, and nobody looks")
         for text in (*self._coverage.overdue(before), *self._blockers.unseen(before)):
             self.fail(f"{text}, and nobody looks")
 
 
 # A minute, and after a holder died its lease, its margin and another minute; and some seconds of the store's clock.
+_WATCH_SECONDS = 230.0
 _BOUND_SECONDS = 60.0 + LEASE_SECONDS + LEASE_MARGIN_SECONDS + 60.0 + 10.0
 
 

@@ -8,6 +8,9 @@ from tests.simulation.checkers.base import Checker
 from tests.simulation.view import Row
 from tests.simulation.world import World
 
+_PASS = timedelta(seconds=5)
+_WAITED_LONG = timedelta(minutes=15) - timedelta(seconds=15)
+
 
 class BlockerChecker(Checker):
     """Looks right after each clean pass, and follows the runs that were open when calm began."""
@@ -50,8 +53,14 @@ class BlockerChecker(Checker):
     def _is_held_back(self, run: Row, stored: list[Row]) -> bool:
         return self._behind(run) or any(self._is_true(run, blocker) for blocker in stored)
 
+    def _delayed(self, run: Row) -> bool:
+        # a pass sees the moment of its transactions, which lies a little before now
+        return run["not_before"] is not None and run["not_before"] > self.world.store_now() - _PASS
+
     def _behind(self, run: Row) -> bool:
-        """Whether the job's limit holds it back: active runs, and older ones in the queue."""
+        """Whether it is not due yet, or the job's limit holds it back: active runs, and older ones in the queue."""
+        if self._delayed(run):
+            return True
         limit = self.world.definition(run["snapshot_id"], run["job"]).concurrency
         same = [
             other
@@ -60,13 +69,23 @@ class BlockerChecker(Checker):
         ]
         active = sum(other["status"] in {"claimed", "running"} for other in same)
         ahead = sum(
-            other["status"] == "queued" and (other["created_at"], other["run_id"]) < (run["created_at"], run["run_id"])
+            other["status"] == "queued"
+            and not self._delayed(other)
+            and (other["created_at"], other["run_id"]) < (run["created_at"], run["run_id"])
             for other in same
         )
         return bool(active + ahead >= limit)
 
     def _is_true(self, run: Row, blocker: Row) -> bool:
         code, subject, detail = blocker["code"], blocker["subject"], blocker["detail"]
+        if code == "held_for_older_run":
+            older = self.world.view.run(detail["older"])
+            return (
+                older is not None
+                and older["status"] == "queued"
+                and older["created_at"] <= run["created_at"]
+                and older["created_at"] <= self.world.store_now() - _WAITED_LONG
+            )
         if code in {"no_worker_capacity", "pool_full", "pool_never_fits"}:
             return self._pool_is_full(run, f"worker:{subject}" if code == "no_worker_capacity" else subject)
         if code in {"write_claim", "write_claim_settling"}:
@@ -83,11 +102,7 @@ class BlockerChecker(Checker):
     def _pool_is_full(self, run: Row, pool: str) -> bool:
         definition = self.world.definition(run["snapshot_id"], run["job"])
         needs = {f"worker:{definition.worker}": 1} | {p.name: p.weight for p in definition.pools}
-        limits = {
-            "default": self.world.scenario.pool_limit,
-            "worker:lambda": self.world.scenario.lambda_limit,
-            "worker:container": self.world.scenario.container_limit,
-        }
+        limits = self.world.pool_limits()
         used = sum(row["weight"] for row in self.world.view["slots"] if row["pool"] == pool)
         return bool(used + needs.get(pool, 0) > limits[pool])
 

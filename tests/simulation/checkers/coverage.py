@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -35,6 +36,7 @@ class CoverageChecker(Checker):
         super().__init__(world)
         self._triggers: dict[str, _Watched] = {}
         self._ticks: dict[tuple[str, datetime], Row] = {}
+        self._present: set[tuple[str, datetime]] = set()
         self._latest: dict[str, datetime] = {}
 
     def after_commit(self, commit: Commit) -> None:
@@ -71,19 +73,31 @@ class CoverageChecker(Checker):
         found = {(row["trigger_id"], row["scheduled_for"]): row for row in rows}
         if len(found) < len(rows):
             self.fail("an occurrence was ticked twice")
-        fresh = [row for key, row in found.items() if key not in self._ticks]
+        fresh = [row for key, row in found.items() if key not in self._present]
+        for row in fresh:
+            if (row["trigger_id"], row["scheduled_for"]) in self._ticks:
+                self.fail(f"an occurrence was ticked again: {row}")
         if len({row["trigger_id"] for row in fresh}) < len(fresh):
             self.fail("one evaluation wrote two ticks of a trigger")
-        for gone in self._ticks.keys() - found.keys():
-            self.fail(f"the tick {gone} is gone")
+        for gone in self._present - found.keys():
+            self._check_gone(gone, commit)
         for row in fresh:
             self._check_tick(row, commit.now)
         changed = [row for key, row in found.items() if key in self._ticks and row != self._ticks[key]]
         for row in changed:
             if self._ticks[row["trigger_id"], row["scheduled_for"]]["outcome"] != "covered":
                 self.fail(f"a requested tick changed: {row}")
-        self._check_runs(fresh + changed, rows)
-        self._ticks = found
+        self._check_runs(fresh + changed)
+        self._ticks |= found
+        self._present = set(found)
+        self._check_asked()
+
+    def _check_gone(self, key: tuple[str, datetime], commit: Commit) -> None:
+        """Retention may remove an old tick; who was ticked for it once is never ticked for it again."""
+        kept = timedelta(days=self.world.scenario.kept_days)
+        removed = any(name == "remove_ticks" for name, _ in commit.statements)
+        if not removed or self._ticks[key]["recorded_at"] > commit.now - kept:
+            self.fail(f"the tick {key} is gone")
 
     def _check_tick(self, row: Row, now: datetime) -> None:
         trigger_id, due = row["trigger_id"], row["scheduled_for"]
@@ -111,7 +125,7 @@ class CoverageChecker(Checker):
         if row["skipped"] not in counts:
             self.fail(f"{row['trigger_id']} passed over {sorted(counts)} before {due}, the tick says {row['skipped']}")
 
-    def _check_runs(self, ticks: list[Row], rows: list[Row]) -> None:
+    def _check_runs(self, ticks: list[Row]) -> None:
         runs = {row["run_id"]: row for row in self.world.view["runs"]}
         for tick in ticks:
             run = runs.get(tick["run_id"] or tick["covered_by"])
@@ -123,10 +137,16 @@ class CoverageChecker(Checker):
                 )
             elif run["status"] != "queued":
                 self.fail(f"the tick of {tick['trigger_id']} leans on {run['run_id']}, which is {run['status']}")
-        asked = [tick["run_id"] for tick in rows if tick["run_id"] is not None]
-        scheduled = {run_id for run_id, run in runs.items() if run["origin"] == "schedule"}
-        if len(set(asked)) < len(asked) or set(asked) != scheduled:
-            self.fail(f"ticks and scheduled runs differ: {sorted(set(asked) ^ scheduled)}")
+
+    def _check_asked(self) -> None:
+        """Every requested tick has a run of its own, and every scheduled run its tick, as long as both are kept."""
+        ever = [tick["run_id"] for tick in self._ticks.values() if tick["run_id"] is not None]
+        present = {run["run_id"] for run in self.world.view["runs"]}
+        scheduled = {run["run_id"] for run in self.world.view["runs"] if run["origin"] == "schedule"}
+        if len(set(ever)) < len(ever) or scheduled - set(ever):
+            self.fail(f"scheduled runs without a tick of their own: {sorted(scheduled - set(ever))}")
+        if wrong := (set(ever) & present) - scheduled:
+            self.fail(f"ticks asked for runs that no schedule made: {sorted(wrong)}")
 
     # --- after every outage
 
@@ -145,9 +165,11 @@ class CoverageChecker(Checker):
         found = []
         for trigger_id in sorted(trigger_ids & self._triggers.keys()):
             watched = self._triggers[trigger_id]
-            due = [other for other in self._occurrences(watched) if watched.owed_after < other <= until]
-            if watched.enabled and due and not self._is_ticked(trigger_id, watched, due[-1]):
-                found.append(f"{trigger_id} ({watched.spec}) was due at {due[-1]} and has no tick")
+            occurrences = self._occurrences(watched)
+            at = bisect_right(occurrences, until)
+            due = occurrences[at - 1] if at else watched.owed_after
+            if watched.enabled and due > watched.owed_after and not self._is_ticked(trigger_id, watched, due):
+                found.append(f"{trigger_id} ({watched.spec}) was due at {due} and has no tick")
         return found
 
     def _is_ticked(self, trigger_id: str, watched: _Watched, due: datetime) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tests.simulation.checkers.states import LISTED, StateChecker
 from tests.simulation.occurrences import occurrences_around
@@ -21,6 +21,8 @@ def _check_ended(world: World) -> None:
     left = [(row["run_id"], row["status"]) for row in world.view["runs"] if LISTED[row["status"]]]
     if left:
         raise Violation("C6", f"after hours without faults these have not ended: {left}")
+    if open_backfills := [row["backfill_id"] for row in world.view["backfills"] if row["finished_at"] is None]:
+        raise Violation("C17", f"after hours without faults these have not ended: {open_backfills}")
     for table, checker in (("slots", "C4"), ("write_claims", "C3"), ("run_blockers", "C6")):
         if world.view[table]:
             raise Violation(checker, f"nothing runs, and {table} holds {world.view[table]}")
@@ -36,9 +38,13 @@ def _check_ticks(world: World) -> None:
         if not any(due in _occurrences(world, *spec) for spec in specs[trigger_id]):
             raise Violation("C2", f"{trigger_id} was ticked for {due}, which is no occurrence")
     asked = {row["run_id"] for row in ticks if row["run_id"] is not None}
-    scheduled = {row["run_id"] for row in world.view["runs"] if row["origin"] == "schedule"}
-    if asked != scheduled:
-        raise Violation("C2", f"ticks and scheduled runs differ: {sorted(asked ^ scheduled)}")
+    runs = {row["run_id"]: row for row in world.view["runs"]}
+    scheduled = {run_id for run_id, row in runs.items() if row["origin"] == "schedule"}
+    # after days retention may have removed the tick of a run, which may be younger than its tick
+    complete = world.clock.elapsed_seconds() < timedelta(days=world.scenario.kept_days).total_seconds()
+    wrong = (asked & runs.keys()) - scheduled | (scheduled - asked if complete else set())
+    if wrong:
+        raise Violation("C2", f"ticks and scheduled runs differ: {sorted(wrong)}")
 
 
 def _specs(world: World) -> dict[str, set[tuple[str, str]]]:

@@ -31,7 +31,7 @@ class PassDriver(Driver):
         super().__init__(world)
         self._minute = 0
         self.stopped = False
-        self._faultless = False
+        self.faultless = False
 
     def actions(self) -> Mapping[str, Act]:
         return {"pass": self._extra, "dead_letter": self._dead_letter}
@@ -58,16 +58,16 @@ class PassDriver(Driver):
                 pass
 
     def _faults(self, chance: random.Random) -> Sequence[Fault]:
-        return () if self._faultless or self.world.queues.calm else draw_faults(chance, "pass")
+        return () if self.faultless or self.world.queues.calm else draw_faults(chance, "pass")
 
     @contextmanager
     def without_faults(self) -> Iterator[None]:
         """No pass is struck, and no message lost, while this is open."""
-        losing, self.world.queues.losing, self._faultless = self.world.queues.losing, 0.0, True
+        losing, self.world.queues.losing, self.faultless = self.world.queues.losing, 0.0, True
         try:
             yield
         finally:
-            self.world.queues.losing, self._faultless = losing, False
+            self.world.queues.losing, self.faultless = losing, False
 
     def visit_all(self, chance: random.Random, faults: Sequence[Fault]) -> None:
         """A wake-up for every shard, whatever the hints say."""

@@ -70,7 +70,7 @@ class PeopleDriver(Driver):
         """All schedules are switched off: the last runs must end without new ones."""
         for row in self.world.view["trigger_state"]:
             location, target, name = row["trigger_id"].split("/", 2)
-            request_id = _client_id("req", self.calm_chance(row["trigger_id"]))
+            request_id = client_id("req", self.calm_chance(row["trigger_id"]))
             self.world.request(
                 f"switch off {name}",
                 self.calm_chance(name),
@@ -90,8 +90,8 @@ class PeopleDriver(Driver):
         target = chance.choice(self.world.scenario.targets)
         versions = self.world.scenario.versions[target.location, target.target]
         job = chance.choice(sorted(chance.choice(versions).index.jobs))
-        request = RunRequest(run_id=_client_id("run", chance))
-        self._ask(
+        request = RunRequest(run_id=client_id("run", chance))
+        self.ask(
             f"request {job} {request.run_id}",
             lambda: self.world.api.runs.request(target.location, target.target, job, request, "ada"),
             lambda answer: self._record_request(*answer),
@@ -103,20 +103,22 @@ class PeopleDriver(Driver):
 
     def _record_request(self, view: RunView, reused: bool) -> None:
         names = ("run_id", "location", "target", "job", "snapshot_id", "inputs", "origin", "created_at")
-        self.world.answers.record("request", view.run_id, view.model_dump(mode="json", include=set(names)))
+        self.world.answers.record(
+            "request", view.run_id, view.model_dump(mode="json", include=set(names)), run_id=view.run_id
+        )
 
     def _cancel(self, step: Step, chance: random.Random) -> None:
         runs = [row["run_id"] for row in self.world.view["runs"] if row["finished_at"] is None]
         if not runs:
             return
         run_id = chance.choice(runs)
-        request = CancelRequest(cancel_id=_client_id("can", chance))
-        self._ask(
+        request = CancelRequest(cancel_id=client_id("can", chance))
+        self.ask(
             f"cancel {run_id}",
             lambda: self.world.api.runs.cancel(run_id, request, "ada"),
             lambda answer: self._record_cancel(request.cancel_id, answer),
             lambda code: self.world.answers.refuse("cancel", request.cancel_id, code),
-            expected=("already_finished",),
+            expected=("already_finished", "not_found"),
             chance=chance,
             faults=step.faults,
         )
@@ -124,7 +126,7 @@ class PeopleDriver(Driver):
     def _record_cancel(self, cancel_id: str, answer: CancelAnswer) -> None:
         # a later asker is told about the first request; nothing of his own is kept
         if answer.status != "already_requested":
-            self.world.answers.record("cancel", cancel_id, answer.model_dump(mode="json"))
+            self.world.answers.record("cancel", cancel_id, answer.model_dump(mode="json"), run_id=answer.run_id)
 
     def _publish(self, step: Step, chance: random.Random) -> None:
         target = chance.choice(self.world.scenario.targets)
@@ -134,20 +136,22 @@ class PeopleDriver(Driver):
     def _ask_publication(self, target: Target, number: int, chance: random.Random, faults: Sequence[Fault]) -> None:
         version = self.world.scenario.versions[target.location, target.target][number]
         request = PublishRequest(
-            publication_id=_client_id("pub", chance), snapshot_id=version.snapshot_id, index=version.index
+            publication_id=client_id("pub", chance), snapshot_id=version.snapshot_id, index=version.index
         )
-        self._ask(
+        self.ask(
             f"publish {target.location} {number}",
             lambda: self.world.api.catalog.publish(target.location, target.target, request, "ci"),
             self._record_publication,
             lambda code: self.world.answers.refuse("publish", request.publication_id, code),
-            expected=("location_disabled",),
+            expected=("location_disabled", "never_fits"),
             chance=chance,
             faults=faults,
         )
 
     def _record_publication(self, answer: PublishResult) -> None:
-        self.world.answers.record("publish", answer.publication_id, answer.model_dump(mode="json"))
+        self.world.answers.record(
+            "publish", answer.publication_id, answer.model_dump(mode="json"), run_id=answer.snapshot_id
+        )
 
     def _switch(self, step: Step, chance: random.Random) -> None:
         triggers = self.world.view["trigger_state"]
@@ -155,8 +159,8 @@ class PeopleDriver(Driver):
             return
         row = chance.choice(triggers)
         location, target, name = row["trigger_id"].split("/", 2)
-        enabled, request_id = not row["enabled"], _client_id("req", chance)
-        self._ask(
+        enabled, request_id = not row["enabled"], client_id("req", chance)
+        self.ask(
             f"switch {name} {enabled}",
             lambda: self.world.api.schedules.set_enabled(
                 location, target, name, enabled=enabled, request_id=request_id
@@ -194,7 +198,7 @@ class PeopleDriver(Driver):
         if self._asked:
             chance.choice(self._asked[-_LATEST:]).send(chance, step.faults)
 
-    def _ask(
+    def ask(
         self,
         name: str,
         call: Callable[[], Any],
@@ -205,6 +209,8 @@ class PeopleDriver(Driver):
         chance: random.Random,
         faults: Sequence[Fault],
     ) -> None:
+        """Send a request that may be sent again later, with its answer compared."""
+
         def send(chance: random.Random, faults: Sequence[Fault]) -> None:
             self.world.request(name, chance, faults, call, answered=record, refused=refused, expected=expected)
 
@@ -212,5 +218,6 @@ class PeopleDriver(Driver):
         send(chance, faults)
 
 
-def _client_id(prefix: str, chance: random.Random) -> str:
+def client_id(prefix: str, chance: random.Random) -> str:
+    """An id as a client makes it."""
     return f"{prefix}_{chance.getrandbits(64):016x}"

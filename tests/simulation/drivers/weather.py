@@ -14,6 +14,8 @@ from tests.simulation.world import World
 
 _DOWN_SECONDS = 15.0
 _CLOCK_ERROR_MAX = 5.0
+_DAY_SECONDS = 86_400.0
+_BEFORE_DAYS_SECONDS = 12 * 3_600.0
 
 
 class WeatherDriver(Driver):
@@ -25,6 +27,7 @@ class WeatherDriver(Driver):
         "table_down": 1,
         "clock_step": 2,
         "leap_back": 1,
+        "days": 1,
     }
 
     def __init__(self, world: World, passes: PassDriver, people: PeopleDriver) -> None:
@@ -39,6 +42,7 @@ class WeatherDriver(Driver):
             "table_down": self._table_down,
             "clock_step": self._clock_step,
             "leap_back": self._leap_back,
+            "days": self._days,
         }
 
     def _outage(self, step: Step, chance: random.Random) -> None:
@@ -49,6 +53,12 @@ class WeatherDriver(Driver):
         self.world.clock.advance(seconds)
         self._passes.on_time()
         self._passes.stopped = False
+
+    def _days(self, step: Step, chance: random.Random) -> None:
+        """Everything stands still for so long that retention removes what it may; once, for the calendar is finite."""
+        if self.world.clock.elapsed_seconds() < _BEFORE_DAYS_SECONDS:
+            self.world.trace.add("days")
+            self.world.clock.advance(self.world.scenario.kept_days * _DAY_SECONDS + chance.choice((60.0, 3_600.0)))
 
     def _store_down(self, step: Step, chance: random.Random) -> None:
         self.world.weather.down_until = self.world.clock.elapsed_seconds() + _DOWN_SECONDS

@@ -1,75 +1,72 @@
-"""Workers: they receive, accept, verify, start, report, get signals, and die at any point (F8)."""
+"""Workers: they receive, accept, verify, start, report, and all that can happen to a worker at any point (F6, F8, F9, F12)."""
 
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from chalicelib.kernel.errors import TidemillError, Unavailable
-from chalicelib.leases.boots import BootLease
-from chalicelib.leases.machine import MachineIdentity
-from chalicelib.runs.model import Accepted, AcceptRequest, NodeReport, Outcome, Report, RunInputs, StartRequest
+from chalicelib.kernel.limits import LAMBDA_LIFE_SECONDS
+from chalicelib.runs.model import (
+    Accepted,
+    AcceptRequest,
+    NodeReport,
+    NodeStatus,
+    Outcome,
+    Report,
+    RunInputs,
+    StartRequest,
+)
 from tests.simulation.board import Fault
 from tests.simulation.drivers.base import Act, Driver
+from tests.simulation.drivers.boots import Boot, Fleet, Task, TaskState, WorkerKind
 from tests.simulation.history import Step
+from tests.simulation.scenario import RELATIONS, TIMEOUT_SECONDS, node_of
 from tests.simulation.warehouses import Writer
 from tests.simulation.world import World
 
-_IDENTITY = MachineIdentity("machine", "kernel", "pid:[1]", 1, 1)
 _BOOTS = 3
 # How often a worker sends its last report once more although it was answered.
 _FORGETS_ANSWER = 0.15
 # How often a child is still at work when its worker looks.
 _GOES_ON = 0.4
-_FORGOTTEN = ("claim_taken", "claim_ended", "cancelled")
-
-WorkerKind = Literal["lambda", "container"]
-TaskState = Literal["held", "accepted", "verified", "running", "ended"]
-
-
-@dataclass(slots=True)
-class Task:
-    """One message in a worker's hands. ``calls`` counts requests, so that an answer that comes too late is dropped."""
-
-    queue: str
-    receipt: str
-    run_id: str
-    claim_id: str
-    state: TaskState = "held"
-    inputs: RunInputs | None = None
-    outcome: Outcome | None = None
-    signalled: bool = False
-    reports: int = 0
-    calls: int = 0
-
-
-@dataclass(slots=True)
-class Boot:
-    """One start of a worker process."""
-
-    boot_id: str
-    kind: WorkerKind
-    lease: BootLease
-    slots: int
-    tasks: list[Task] = field(default_factory=list)
-    known: set[str] = field(default_factory=set)
-    open: bool = False
-    dead: bool = False
-    proved: bool = False
+# the last one: retention has removed the run since
+_FORGOTTEN = ("claim_taken", "claim_ended", "cancelled", "not_found")
+_AWAY_SECONDS = (20.0, 60.0, 200.0, math.inf)
+# How a child ends that was not asked to: by itself, or killed, with or without an end of its statements.
+_ENDS = (
+    *[Outcome(state="succeeded")] * 4,
+    *[Outcome(state="failed", end_reason="tool_failed")] * 2,
+    *[Outcome(state="failed", end_reason="timed_out", settled=False)] * 2,
+    *[Outcome(state="failed", end_reason="killed", settled=False)] * 2,
+    Outcome(state="failed", end_reason="interrupted"),
+)
 
 
 class WorkerDriver(Driver):
-    """A few boots of each kind; a dead one is replaced by a new one, and proved dead some time later."""
+    """A few boots of each kind; a dead one is replaced by a new one, and perhaps proved dead some time later."""
 
-    WEIGHTS: ClassVar[Mapping[str, int]] = {"work": 60, "boot": 5, "beat": 5, "die": 5, "prove": 4, "twice": 3}
+    WEIGHTS: ClassVar[Mapping[str, int]] = {
+        "work": 60,
+        "boot": 5,
+        "beat": 3,
+        "die": 6,
+        "die_reporting": 2,
+        "prove": 4,
+        "twice": 3,
+        "cut_off": 4,
+        "mute": 4,
+        "stuck": 2,
+        "stopping": 1,
+    }
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._boots: list[Boot] = []
+        self.fleet = Fleet(world)
 
     def actions(self) -> Mapping[str, Act]:
         return {
@@ -77,113 +74,146 @@ class WorkerDriver(Driver):
             "boot": self._boot,
             "beat": self._beat_one,
             "die": self._die,
+            "die_reporting": self._die_reporting,
             "prove": self._prove_one,
             "twice": self._twice,
+            "cut_off": self._cut_off,
+            "mute": self._mute,
+            "stuck": self._stuck,
+            "stopping": self._stopping,
         }
+
+    def on_time(self) -> None:
+        self.fleet.on_time()
 
     # --- steps
 
     def _boot(self, step: Step, chance: random.Random) -> None:
-        if len(self._alive()) < _BOOTS:
-            self._start_boot(chance.choice(("container", "container", "lambda")), chance, step.faults)
-
-    def _start_boot(self, kind: WorkerKind, chance: random.Random, faults: Sequence[Fault]) -> Boot:
-        boot_id = f"boot_{chance.getrandbits(64):016x}"
-        lease = BootLease(
-            self.world.leases,
-            self.world.leases,
-            boot_id=boot_id,
-            owner_token=f"own_{boot_id}",
-            identity=_IDENTITY,
-            kind=kind,
-            locations=["cafe", "shop"],
-            clock=self.world.machines[0].clock,
-        )
-        boot = Boot(boot_id, kind, lease, slots=1 if kind == "lambda" else 2)
-        self._boots.append(boot)
-        self._open(boot, chance, faults)
-        return boot
-
-    def _open(self, boot: Boot, chance: random.Random, faults: Sequence[Fault]) -> None:
-        def opened(_: None) -> None:
-            boot.open = not boot.dead
-
-        self.world.request(f"open {boot.boot_id}", chance, faults, boot.lease.open, answered=opened)
+        if len(self.fleet.alive()) < _BOOTS:
+            self.fleet.start(chance.choice(("container", "container", "lambda")), chance, step.faults)
 
     def _work(self, step: Step, chance: random.Random) -> None:
-        boots = self._alive()
+        boots = self.fleet.alive()
         if not boots:
             self._boot(step, chance)
             return
         boot = chance.choice(boots)
         if not boot.open:
-            self._open(boot, chance, step.faults)
+            self.fleet.open(boot, chance, step.faults)
         elif boot.tasks and (len(boot.tasks) >= boot.slots or chance.random() < 0.7):
-            self._go_on(boot, chance.choice(boot.tasks), chance, step.faults)
+            task = chance.choice(boot.tasks)
+            self.go_on(boot, task, chance, step.faults)
+            for _ in range(chance.choice((0, 1, 2))):
+                if task in boot.tasks and not boot.dead and task.state not in {"running", "ended"}:
+                    self.go_on(boot, task, chance, ())
         else:
-            self._receive(boot)
+            self.receive(boot)
 
     def _beat_one(self, step: Step, chance: random.Random) -> None:
-        boots = [boot for boot in self._alive() if boot.open]
-        if boots:
-            self._beat(chance.choice(boots), chance, step.faults)
+        boot = self._one(chance)
+        if boot is not None:
+            self.fleet.beat(boot, chance, step.faults)
 
     def _die(self, step: Step, chance: random.Random) -> None:
-        boots = self._alive()
-        if boots:
-            self._kill(chance.choice(boots))
+        boot = self._one(chance)
+        if boot is not None:
+            self.fleet.kill(boot, chance)
+
+    def _die_reporting(self, step: Step, chance: random.Random) -> None:
+        """The worker sends its last report and dies before an answer comes."""
+        ending = [(boot, task) for boot in self.fleet.alive() for task in boot.tasks if task.state == "ended"]
+        if ending:
+            boot, task = chance.choice(ending)
+            boot.dead = True
+            self._report_end(boot, task, chance, step.faults)
+            boot.dead = False
+            self.fleet.kill(boot, chance)
 
     def _prove_one(self, step: Step, chance: random.Random) -> None:
-        boots = [boot for boot in self._boots if boot.dead and not boot.proved]
+        boots = [boot for boot in self.fleet.boots if boot.dead and not boot.proved]
         if boots:
-            self._prove(chance.choice(boots), chance, step.faults)
+            self.fleet.prove(chance.choice(boots), chance, step.faults)
+
+    def _cut_off(self, step: Step, chance: random.Random) -> None:
+        """A worker reaches the table, the API or both no more, for a while or for good; it works on."""
+        boot = self._one(chance)
+        if boot is None:
+            return
+        until = self.world.clock.elapsed_seconds() + chance.choice(_AWAY_SECONDS)
+        whom = chance.choice(("table", "api", "both"))
+        boot.no_table_until = until if whom != "api" else boot.no_table_until
+        boot.no_api_until = until if whom != "table" else boot.no_api_until
+        self.world.trace.add("cut off", boot.boot_id, whom, until)
+
+    def _mute(self, step: Step, chance: random.Random) -> None:
+        """The thread that beats hangs while the work goes on."""
+        boot = self._one(chance)
+        if boot is not None:
+            boot.mute_until = self.world.clock.elapsed_seconds() + chance.choice((60.0, 150.0, 400.0))
+
+    def _stuck(self, step: Step, chance: random.Random) -> None:
+        """The work stands still while the beats go on."""
+        boot = self._one(chance)
+        if boot is not None:
+            boot.stuck_until = self.world.clock.elapsed_seconds() + chance.choice((60.0, 400.0, 2_000.0))
+
+    def _stopping(self, step: Step, chance: random.Random) -> None:
+        """ECS wants a task stopped that still runs."""
+        arns = [boot.task_arn for boot in self.fleet.alive() if boot.task_arn is not None]
+        if arns:
+            self.world.tasks.tell(chance.choice(arns), "DEACTIVATING")
+
+    def _one(self, chance: random.Random) -> Boot | None:
+        """Mostly one that works."""
+        boots = [boot for boot in self.fleet.alive() if boot.open]
+        busy = [boot for boot in boots if any(task.state in {"accepted", "verified", "running"} for task in boot.tasks)]
+        return chance.choice(busy if busy and chance.random() < 0.8 else boots) if boots else None
 
     def _twice(self, step: Step, chance: random.Random) -> None:
         """The message of a run at work comes to another worker too, which goes as far with it as it is let."""
-        boots = [boot for boot in self._alive() if boot.open]
+        boots = [boot for boot in self.fleet.alive() if boot.open]
         working = [(boot, task) for boot in boots for task in boot.tasks if task.state in {"verified", "running"}]
         if not working:
             return
         owner, task = chance.choice(working)
         others = [boot for boot in boots if boot is not owner and boot.kind == owner.kind]
-        other = others[0] if others else self._start_boot(owner.kind, chance, ())
-        again = Task(task.queue, "none", task.run_id, task.claim_id)
+        other = others[0] if others else self.fleet.start(owner.kind, chance, ())
+        again = Task(task.queue, "none", task.run_id, task.claim_id, self.world.clock.elapsed_seconds())
         other.tasks.append(again)
         for _ in range(3):
             if other.open and again in other.tasks and again.state != "running":
-                self._go_on(other, again, chance, ())
+                self.go_on(other, again, chance, ())
 
     # --- calm
 
     def settle(self) -> None:
-        for boot in self._boots:
-            if boot.dead and not boot.proved:
-                self._prove(boot, self.calm_chance(boot.boot_id), ())
+        self.fleet.heal()
+        for boot in self.fleet.boots:
+            if boot.dead and not boot.proved and boot.proof == "supervisor":
+                self.fleet.prove(boot, self.calm_chance(boot.boot_id), ())
         kinds: tuple[WorkerKind, ...] = ("container", "lambda")
         for kind in kinds:
             self._work_through(kind, self.calm_chance(kind))
 
     def _work_through(self, kind: WorkerKind, chance: random.Random) -> None:
-        boots = [boot for boot in self._alive() if boot.kind == kind]
-        for boot in boots or [self._start_boot(kind, chance, ())]:
+        boots = [boot for boot in self.fleet.alive() if boot.kind == kind]
+        for boot in boots or [self.fleet.start(kind, chance, ())]:
             if not boot.open:
-                self._open(boot, chance, ())
-            self._beat(boot, chance, ())
+                self.fleet.open(boot, chance, ())
+            self.fleet.beat(boot, chance, ())
             boot.slots = 1_000
-            while self._receive(boot):
+            while self.receive(boot):
                 pass
             for task in list(boot.tasks):
                 for _ in range(10):
                     if task in boot.tasks:
-                        self._go_on(boot, task, chance, ())
+                        self.go_on(boot, task, chance, ())
             boot.slots = 1 if kind == "lambda" else 2
 
     # --- what a worker does
 
-    def _alive(self) -> list[Boot]:
-        return [boot for boot in self._boots if not boot.dead]
-
-    def _receive(self, boot: Boot) -> bool:
+    def receive(self, boot: Boot) -> bool:
+        """Take a message if there is room; whether there was one."""
         queue = f"run-{boot.kind}"
         if len(boot.tasks) >= boot.slots:
             return False
@@ -191,16 +221,19 @@ class WorkerDriver(Driver):
         for message in messages:
             ids = json.loads(message.body)
             self.world.trace.add("received", boot.boot_id, ids["claim_id"], message.receive_count)
-            task = Task(queue, message.receipt, ids["run_id"], ids["claim_id"])
+            now = self.world.clock.elapsed_seconds()
+            task = Task(queue, message.receipt, ids["run_id"], ids["claim_id"], now)
             if ids["claim_id"] in boot.known:
-                self._acknowledge(
-                    task
-                )  # a worker remembers its claims, so that a second message starts no second child
+                # a worker remembers its claims, so that a second message starts no second child
+                self._acknowledge(task)
             else:
                 boot.tasks.append(task)
         return bool(messages)
 
-    def _go_on(self, boot: Boot, task: Task, chance: random.Random, faults: Sequence[Fault]) -> None:
+    def go_on(self, boot: Boot, task: Task, chance: random.Random, faults: Sequence[Fault]) -> None:
+        """Take the next step of a task."""
+        if self.world.clock.elapsed_seconds() < boot.stuck_until:
+            return
         steps: Mapping[TaskState, Callable[[Boot, Task, random.Random, Sequence[Fault]], None]] = {
             "held": self._accept,
             "accepted": self._verify,
@@ -212,7 +245,11 @@ class WorkerDriver(Driver):
 
     def _accept(self, boot: Boot, task: Task, chance: random.Random, faults: Sequence[Fault]) -> None:
         request = AcceptRequest(
-            claim_id=task.claim_id, boot_id=boot.boot_id, boot_partition=boot.lease.partition, worker_kind=boot.kind
+            claim_id=task.claim_id,
+            boot_id=boot.boot_id,
+            boot_partition=boot.lease.partition,
+            worker_kind=boot.kind,
+            started_ref=boot.task_arn,
         )
 
         def accepted(_: Accepted) -> None:
@@ -243,9 +280,9 @@ class WorkerDriver(Driver):
             return inputs
 
         def verified(inputs: RunInputs) -> None:
-            task.inputs = inputs
+            task.inputs, task.nodes = inputs, list(inputs.selection or inputs.definition.nodes)
             if chance.random() < 0.05:
-                self._end(task, Outcome(state="launch_failed", end_reason="drift"))
+                self.fleet.end(task, Outcome(state="launch_failed", end_reason="drift"))
             else:
                 task.state = "verified"
 
@@ -260,7 +297,10 @@ class WorkerDriver(Driver):
 
         def refused(code: str) -> None:
             # cancelled before it started: the worker says so, unless the server knows already
-            self._end(task, Outcome(state="cancelled")) if code == "cancelled" else self._drop(boot, task)
+            if code == "cancelled":
+                self.fleet.end(task, Outcome(state="cancelled"))
+            else:
+                self._drop(boot, task)
 
         self._call(
             boot, task, "start", lambda: self.world.api.runs.start(task.run_id, task.claim_id, request), started,
@@ -268,28 +308,39 @@ class WorkerDriver(Driver):
         )  # fmt: skip
 
     def _begin(self, boot: Boot, task: Task) -> None:
-        assert task.inputs is not None
-        facts = self.world.target(task.inputs.location, task.inputs.target)
-        relations = {"*"} if facts.single_writer else set(task.inputs.definition.relations)
+        inputs, now = _read(task), self.world.clock.elapsed_seconds()
+        facts = self.world.target(inputs.location, inputs.target)
+        written = {relation for relation in RELATIONS if node_of(relation) in task.nodes} | set(inputs.definition.also)
+        relations = {"*"} if facts.single_writer else written & set(inputs.definition.relations)
         writer = Writer(task.claim_id, boot.boot_id, task.run_id, facts.warehouse, frozenset(relations))
+        if boot.kind == "lambda":  # whatever becomes of its worker, the platform ends it
+            ends = task.received_at + LAMBDA_LIFE_SECONDS
+            self.world.warehouses.bound(writer, ends, facts.settle_seconds)
+        task.started_at = now
         self.world.warehouses.begin(writer)
 
     def _run_child(self, boot: Boot, task: Task, chance: random.Random, faults: Sequence[Fault]) -> None:
         if not self.world.queues.calm and chance.random() < _GOES_ON:
             return
-        if chance.random() < 0.3:
+        if task.nodes and chance.random() < 0.4:
             self._report_node(boot, task, chance, faults)
-        elif chance.random() < 0.75:
+            return
+        late = self.world.clock.elapsed_seconds() - task.started_at > TIMEOUT_SECONDS
+        outcome = Outcome(state="failed", end_reason="timed_out", settled=False) if late else self._drawn_end(chance)
+        if outcome.settled:
             self.world.warehouses.end(task.claim_id, boot.boot_id)
-            ended = chance.random() < 0.7
-            self._end(task, Outcome(state="succeeded") if ended else Outcome(state="failed", end_reason="tool_failed"))
         else:
-            self._kill_child(boot, task)
-            self._end(task, Outcome(state="failed", end_reason="timed_out", settled=False))
+            self.fleet.kill_child(boot, task)
+        self.fleet.end(task, outcome)
+
+    def _drawn_end(self, chance: random.Random) -> Outcome:
+        # in calm every end is settled: what waits for settle times would need hours
+        return chance.choice([end for end in _ENDS if end.settled] if self.world.queues.calm else _ENDS)
 
     def _report_node(self, boot: Boot, task: Task, chance: random.Random, faults: Sequence[Fault]) -> None:
         task.reports += 1
-        node = NodeReport(node=f"model.{task.reports}", status="succeeded")
+        status: NodeStatus = chance.choice(("succeeded", "succeeded", "succeeded", "warned", "failed", "skipped"))
+        node = NodeReport(node=task.nodes.pop(0), status=status)
         self._report(
             boot,
             task,
@@ -331,7 +382,7 @@ class WorkerDriver(Driver):
             if error.code != Unavailable.code:
                 self.world.answers.refuse("report", key, error.code)
             raise
-        self.world.answers.record("report", key, dict(answer))
+        self.world.answers.record("report", key, dict(answer), run_id=task.run_id)
         return answer
 
     def _call(
@@ -363,56 +414,20 @@ class WorkerDriver(Driver):
                 (refused or (lambda _: self._drop(boot, task)))(code)
 
         label = f"{name} {task.claim_id} {boot.boot_id}"
+        if self.world.clock.elapsed_seconds() < boot.no_api_until:
+            if chance.random() < 0.5:
+                return  # it does not get there
+            number = -1  # it does, and its answer does not come back
         self.world.request(label, chance, faults, call, answered=take, refused=give_up, expected=expected)
 
-    def _end(self, task: Task, outcome: Outcome) -> None:
-        task.state, task.outcome = "ended", outcome
-
     def _drop(self, boot: Boot, task: Task) -> None:
-        """The server takes nothing more of this claim: the child, if there is one, is stopped."""
-        boot.tasks.remove(task)
-        if task.state == "running":
-            self._kill_child(boot, task)
+        """The server takes nothing more of this claim."""
+        self.fleet.drop(boot, task)
         if task.state == "held":
             self._acknowledge(task)
 
-    def _kill_child(self, boot: Boot, task: Task) -> None:
-        assert task.inputs is not None
-        self.world.warehouses.kill(task.claim_id, boot.boot_id, task.inputs.settle_seconds)
 
-    def _beat(self, boot: Boot, chance: random.Random, faults: Sequence[Fault]) -> None:
-        def beaten(answer: Any) -> None:
-            for task in [] if boot.dead else list(boot.tasks):
-                if task.run_id in answer.cancels and task.state != "held":
-                    self._stop_task(boot, task, chance)
-
-        self.world.request(f"beat {boot.boot_id}", chance, faults, boot.lease.beat, answered=beaten)
-
-    def _stop_task(self, boot: Boot, task: Task, chance: random.Random) -> None:
-        if task.state == "ended":
-            return
-        settled = True
-        if task.state == "running":
-            settled = chance.random() < 0.7
-            if settled:
-                self.world.warehouses.end(task.claim_id, boot.boot_id)
-            else:
-                self._kill_child(boot, task)
-        self._end(task, Outcome(state="cancelled", settled=settled))
-
-    def _kill(self, boot: Boot) -> None:
-        """The worker dies, and its children with it; what they asked of their warehouses may go on."""
-        self.world.trace.add("dies", boot.boot_id)
-        boot.dead = True
-        for task in boot.tasks:
-            if task.state == "running":
-                self._kill_child(boot, task)
-
-    def _prove(self, boot: Boot, chance: random.Random, faults: Sequence[Fault]) -> None:
-        def proved(_: Any) -> None:
-            boot.proved = True
-
-        self.world.request(
-            f"boot_ended {boot.boot_id}", chance, faults, lambda: self.world.api.runs.boot_ended(boot.boot_id),
-            answered=proved,
-        )  # fmt: skip
+def _read(task: Task) -> RunInputs:
+    if task.inputs is None:
+        raise RuntimeError("a child without inputs")
+    return task.inputs

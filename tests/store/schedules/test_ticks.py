@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.database import Query, load_queries
 from chalicelib.kernel.errors import IdReused, InvalidRequest, NotFound
 from chalicelib.runs.model import CancelRequest
 from tests.store.world import World, schedule
@@ -350,10 +351,9 @@ def test_the_due_query_uses_its_index(world: World) -> None:
     world.sql(
         "INSERT INTO trigger_state SELECT 'x/y/' || n, 0, true, '{}', timestamptz '2030-01-01 00:00Z' + n * interval '1 minute' FROM generate_series(1, 10000) AS n"
     )
-    from chalicelib.database import load_queries
-
-    text = load_queries("chalicelib.schedules")["due_schedules"].text
+    due = load_queries("chalicelib.schedules")["due_schedules"]
+    explained = Query("explained", "EXPLAIN " + due.text, due.parameters)
     values = {"shard": 0, "pass_now": SIX, "batch": 200, "after_at": datetime(1, 1, 1, tzinfo=UTC), "after_trigger": ""}
     with world.database.transaction() as tx:
-        plan = "\n".join(row["QUERY PLAN"] for row in tx._connection.execute(("EXPLAIN " + text).encode(), values))
+        plan = "\n".join(row["QUERY PLAN"] for row in tx.rows(explained, **values))
     assert "trigger_state_due" in plan
