@@ -6,9 +6,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 SEEDS ?= 100
 FIRST ?= 1
+MINUTES ?= 3
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help setup demo dev test check format package clean requirements bench simulate mutations
+.PHONY: help setup demo dev test check format package clean requirements bench soak simulate mutations
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,8 +35,11 @@ dev: setup ## Run the local stack on the dbt example until Ctrl-C
 test: setup ## Run the tests
 	@$(BIN)/pytest -n 2 --dist worksteal
 
-bench: $(READY) ## Run a benchmark: NAME=ticks, scale, idle or latency; JSON=1 prints one object
+bench: $(READY) ## Run a benchmark: NAME=ticks, scale, idle, latency, claims, burst, recovery or soak; JSON=1 prints one object
 	@$(BIN)/python -m bench $(NAME) $(if $(JSON),--json)
+
+soak: $(READY) ## Load the local stack for MINUTES while its parts are killed; SEED repeats what was asked and killed
+	@$(BIN)/python -m bench soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 simulate: $(READY) ## Play SEEDS histories of the simulator, from FIRST on
 	@$(BIN)/python -m tests.simulation seeds --seeds $(SEEDS) --first $(FIRST)

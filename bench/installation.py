@@ -30,15 +30,15 @@ class Installation:
 
     database: Database
     domains: Domains
+    ids: IdSource
     queues: CountedQueues
     leases: CountedTable
     hints: CountedTable
     objects: MemoryObjects
-    _clock_reads: list[int]
 
     def forget_calls(self) -> None:
         """Count from here on."""
-        self._clock_reads[0] = self.database.statements = 0
+        self.database.transactions = self.database.statements = 0
         self.queues.sends.clear()
         for table in (self.leases, self.hints):
             table.reads = table.writes = 0
@@ -46,7 +46,7 @@ class Installation:
     @property
     def statements(self) -> int:
         """Statements sent to Postgres so far: each transaction's reading of the clock, and what was run in it."""
-        return self._clock_reads[0] + self.database.statements
+        return self.database.transactions + self.database.statements
 
     @property
     def table_calls(self) -> Mapping[str, int]:
@@ -57,23 +57,24 @@ class Installation:
 
 @contextmanager
 def installation(
-    store: Store, *, container_slots: int, clock: Clock | None = None, read_now: ReadNow = database_clock
+    store: Store,
+    *,
+    container_slots: int,
+    clock: Clock | None = None,
+    read_now: ReadNow = database_clock,
+    connections: int = 2,
+    queues: CountedQueues | None = None,
 ) -> Iterator[Installation]:
     """An installation with one shard and no worker; ``clock`` and ``read_now`` are real unless given."""
-    clock_reads = [0]
-
-    def counted(connection: psycopg.Connection[dict[str, Any]]) -> datetime:
-        clock_reads[0] += 1
-        return read_now(connection)
-
-    database = Database(store.application_url, connections=2, read_now=counted)
-    queues, leases, hints = CountedQueues(), CountedTable(), CountedTable()
+    database = Database(store.application_url, connections=connections, read_now=read_now)
+    queues, leases, hints = queues or CountedQueues(), CountedTable(), CountedTable()
     objects = MemoryObjects()
     settings = Settings(stage="bench", container_slots=container_slots)
     stores = Stores(database, leases, hints, queues, objects)
     try:
         clock = clock or SystemClock()
-        domains = build_domains(settings, stores, clock, IdSource(clock))
-        yield Installation(database, domains, queues, leases, hints, objects, clock_reads)
+        ids = IdSource(clock)
+        domains = build_domains(settings, stores, clock, ids)
+        yield Installation(database, domains, ids, queues, leases, hints, objects)
     finally:
         database.close()

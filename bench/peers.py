@@ -28,27 +28,40 @@ class PeerUnavailable(RuntimeError):  # noqa: N818 - a finding, not an error
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A peer's name in the figures, and its pinned requirements."""
+    """A peer's name in the figures, its pinned requirements, and its file in ``peer_programs``."""
 
+    benchmark: str
     name: str
+    program: str
     requirements: Sequence[str]
     folder: Path = WORK
 
     @property
     def environment(self) -> Path:
         """The folder of its environment."""
-        return self.folder / f"peer-{self.name}"
+        return self.folder / f"{self.benchmark}-{self.name}"
+
+    @property
+    def program_file(self) -> Path:
+        """What its environment runs."""
+        return _PROGRAMS / self.program
+
+    @property
+    def version(self) -> str:
+        """The version of the peer itself."""
+        return self.requirements[0].partition("==")[2]
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Its program's answer. Raises ``PeerUnavailable``."""
-        self._install()
-        program = _PROGRAMS / f"with_{self.name}.py"
+        self.install()
         environment = {**os.environ, "AIRFLOW_HOME": str(self.folder / "airflow-home")}
-        out = _run([self.environment / "bin/python", program], PROGRAM_SECONDS, environment, json.dumps(question))
+        command = [self.environment / "bin/python", self.program_file]
+        out = _run(command, PROGRAM_SECONDS, environment, json.dumps(question))
         answer: Mapping[str, Any] = json.loads(out.splitlines()[-1])
         return answer
 
-    def _install(self) -> None:
+    def install(self) -> None:
+        """Make its environment, once. Raises ``PeerUnavailable``."""
         ready = self.environment / _READY
         wanted = "\n".join(self.requirements)
         if ready.exists() and ready.read_text(encoding="utf-8") == wanted:
@@ -66,10 +79,10 @@ class Peer:
         ready.write_text(wanted, encoding="utf-8")
 
 
-def all_peers() -> Iterator[Peer]:
-    """Those of ``peers.toml``."""
-    for entry in tomllib.loads((_HERE / "peers.toml").read_text(encoding="utf-8"))["peer"]:
-        yield Peer(entry["name"], tuple(entry["requirements"]))
+def peers_of(benchmark: str) -> Iterator[Peer]:
+    """Those of ``peers.toml`` that this benchmark measures."""
+    for entry in tomllib.loads((_HERE / "peers.toml").read_text(encoding="utf-8"))[benchmark]:
+        yield Peer(benchmark, entry["name"], entry["program"], tuple(entry["requirements"]))
 
 
 def _uv() -> Path:

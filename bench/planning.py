@@ -11,7 +11,7 @@ from chalicelib.cron import next_after
 from .document import Figure, rounded, say
 from .expressions import EXPRESSIONS
 from .peer_programs.stopwatch import measure
-from .peers import PeerUnavailable, all_peers
+from .peers import PeerUnavailable, peers_of
 
 QUESTION: Mapping[str, Any] = {
     "cases": EXPRESSIONS,
@@ -28,7 +28,7 @@ def compare() -> tuple[dict[str, Figure], dict[str, Figure], dict[str, Figure]]:
     mine = float(str(ours["microseconds_per_next"]))
     peers: dict[str, Figure] = {}
     ratios: dict[str, Figure] = {}
-    for peer in all_peers():
+    for peer in peers_of("ticks"):
         say(f"planning: {peer.name}")
         try:
             theirs = peer.answer(QUESTION)
@@ -36,7 +36,7 @@ def compare() -> tuple[dict[str, Figure], dict[str, Figure], dict[str, Figure]]:
             peers |= {f"{peer.name}_microseconds_per_next": None, f"{peer.name}_reason": str(reason)}
             ratios[peer.name] = None
             continue
-        peers |= _figures_of(peer.name, peer.requirements[0], theirs, ours)
+        peers |= _figures_of(peer.name, peer.version, theirs, ours)
         ratios[peer.name] = rounded(theirs["microseconds_per_next"] / mine)
     return {"microseconds_per_next": rounded(mine), "expressions": len(EXPRESSIONS)}, peers, ratios
 
@@ -46,7 +46,7 @@ def _figures_of(name: str, version: str, theirs: Mapping[str, Any], ours: Mappin
     return {
         f"{name}_microseconds_per_next": rounded(theirs["microseconds_per_next"]),
         f"{name}_same_occurrences": same,
-        f"{name}_version": version.partition("==")[2],
+        f"{name}_version": version,
     }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
@@ -35,6 +36,12 @@ class Store:
         with psycopg.connect(self.superuser_url, autocommit=True, row_factory=dict_row) as connection:
             yield connection
 
+    def empty_database(self, name: str) -> str:
+        """A new database without our tables in the same server, for a peer; the superuser's address of it."""
+        with self.direct() as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return urlsplit(self.superuser_url)._replace(path=f"/{name}").geturl()
+
     def described(self) -> str:
         """The version and the settings on which durability and speed depend."""
         with self.direct() as connection:
@@ -43,11 +50,14 @@ class Store:
 
 
 @contextmanager
-def durable_server() -> Iterator[Callable[[str], Store]]:
-    """A new server with no settings but those of ``tidemill dev``, gone at the end; gives what makes a store by name."""
+def durable_server(settings: Mapping[str, str] | None = None) -> Iterator[Callable[[str], Store]]:
+    """A new server as ``tidemill dev`` has it, gone at the end; gives what makes a store by name.
+
+    ``settings`` are for looking at it, and change nothing of what is durable.
+    """
     WORK.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="postgres-", dir=WORK, ignore_cleanup_errors=True) as folder:
-        server = EmbeddedPostgres(Path(folder))
+        server = EmbeddedPostgres(Path(folder), settings=settings)
         try:
             server.start()
             yield partial(_make_store, server)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+import queue
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from queue import Empty
 from typing import Any
 
 from chalicelib.cloud.ports import Refusal
 from tests.doubles import MemoryQueues, MemoryTable
+
+_MESSAGES_PER_CALL = 10
 
 
 class CountedQueues(MemoryQueues):
@@ -21,6 +25,41 @@ class CountedQueues(MemoryQueues):
         """Count."""
         del body, delay_seconds
         self.sends[queue] += 1
+
+
+class DeliveringQueues(CountedQueues):
+    """Queues that also deliver, once and in order; ``calls`` counts requests of SQS, ten messages of a batch in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self._waiting: defaultdict[str, queue.SimpleQueue[str]] = defaultdict(queue.SimpleQueue)
+
+    def send(self, queue: str, body: str, *, delay_seconds: int = 0) -> None:
+        """Deliver at once; what is delayed is for a time beyond the benchmark."""
+        self.calls["send"] += 1
+        self._put(queue, body, delay_seconds)
+
+    def send_many(self, queue: str, bodies: Sequence[str]) -> None:
+        """Deliver them, ten a call."""
+        self.calls["send"] += -(-len(bodies) // _MESSAGES_PER_CALL)
+        for body in bodies:
+            self._put(queue, body, 0)
+
+    def take(self, queue: str, seconds: float | None = None) -> str | None:
+        """The next message, received and deleted; ``None`` when none comes in time (``None``: when none is there)."""
+        try:
+            body = self._waiting[queue].get(block=seconds is not None, timeout=seconds)
+        except Empty:
+            return None
+        self.calls["receive"] += 1
+        self.calls["delete"] += 1
+        return body
+
+    def _put(self, queue: str, body: str, delay_seconds: int) -> None:
+        self.sends[queue] += 1
+        if delay_seconds == 0:
+            self._waiting[queue].put(body)
 
 
 class CountedTable(MemoryTable):

@@ -16,11 +16,13 @@ from chalicelib.runs.claiming import ClaimBatch
 from chalicelib.runs.claiming import Keyset as ClaimKeyset
 from chalicelib.runs.service import RunService
 from chalicelib.scheduler.leadership import Leadership
+from chalicelib.scheduler.retention import Retention
 from chalicelib.scheduler.service import SchedulerService
 from chalicelib.schedules.evaluation import Evaluated
 from chalicelib.schedules.evaluation import Keyset as TickKeyset
 from chalicelib.schedules.model import ScheduleSpec
 from chalicelib.schedules.service import ScheduleService
+from chalicelib.settings import Settings
 
 from .document import Document, Figure, rounded, say
 from .filling import FilledJob, fill
@@ -134,7 +136,9 @@ def _timed_scheduler(installed: Installation, phases: Phases) -> SchedulerServic
         domains.hints,
         queues=installed.queues,
         clock=clock,
-        domains=(schedules, runs, domains.dispatch),
+        domains=(schedules, runs, domains.dispatch, domains.backfills),
+        retention=Retention(clock, Settings().keeping()),
+        recovery=domains.recovery,
         pool_limits={"worker:container": SLOTS},
     )
 

@@ -80,14 +80,26 @@ class AccessService:
         )
 
     def mint_worker_token(
-        self, tx: Transaction, *, run_id: str, claim_id: str, location: str, target: str, expires_at: datetime
+        self,
+        tx: Transaction,
+        *,
+        run_id: str,
+        claim_id: str,
+        location: str,
+        target: str,
+        expires_at: datetime,
+        first: bool = False,
     ) -> str:
-        """The secret of a token for one claim, made inside the caller's transaction; ends the claim's earlier tokens."""
+        """The secret of a token for one claim, made inside the caller's transaction; ends the claim's earlier tokens.
+
+        ``first``: the caller knows that there are none.
+        """
         if not tx.now < expires_at <= tx.now + timedelta(seconds=TOKEN_MAX_SECONDS):
             raise ValueError("a worker token expires in the future and within a year")
         scope = TokenScope(location=location, target=target, run_id=run_id, claim_id=claim_id)
         secret = mint_secret("worker", self._random)
-        store.end_tokens_of_claim(tx, claim_id)
+        if not first:
+            store.end_tokens_of_claim(tx, claim_id)
         store.insert_token(tx, self._ids.mint("tok"), "worker", secret=secret, scope=scope, expires_at=expires_at)
         return secret
 

@@ -27,6 +27,20 @@ class _QuietHandler(MotoRequestHandler):
         _LOGGER.debug("%s: %s", type, message % args)
 
 
+class _Dispatcher(DomainDispatcherApplication):
+    """Looks for the service of a host once; moto would walk through its own folders at each request."""
+
+    def __init__(self) -> None:
+        super().__init__(create_backend_app)
+        self._of_host: dict[str | None, Any] = {}
+
+    def get_backend_for_host(self, host: str | None) -> Any:
+        """The name of a service of moto. The caller holds a lock."""
+        if host not in self._of_host:
+            self._of_host[host] = super().get_backend_for_host(host)
+        return self._of_host[host]
+
+
 class MotoServer:
     """The AWS stand-in. Its state lives in this process and ends with ``stop``; objects are kept by ``objects``."""
 
@@ -38,7 +52,7 @@ class MotoServer:
     def start(self) -> str:
         """Serve on loopback; returns the endpoint's address."""
         install_lock()
-        application = DomainDispatcherApplication(create_backend_app)
+        application = _Dispatcher()
         try:
             self._server = make_server(LOOPBACK, self._port, application, threaded=True, request_handler=_QuietHandler)
         except (OSError, SystemExit) as error:

@@ -28,10 +28,15 @@ Handler = Callable[[dict[str, Any]], object]
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """A queue by its short name, and what Lambda would call with each of its messages."""
+    """A queue by its short name, and what Lambda would call with each of its messages.
+
+    Of up to ``together`` waiting messages those that say the same are one call: on AWS the others, at the same moment,
+    would find that somebody does what they ask for, and end.
+    """
 
     queue: str
     handler: Handler
+    together: int = 1
 
 
 class EventPump:
@@ -75,23 +80,25 @@ class EventPump:
         part = f"reading the queue {source.queue}"
         while not self._stop.is_set():
             try:
-                for message in self._queues.receive(source.queue, wait_seconds=_POLL_SECONDS, maximum=1):
-                    self._deliver(source, message)
+                messages = self._queues.receive(source.queue, wait_seconds=_POLL_SECONDS, maximum=source.together)
+                for same in _by_body(messages):
+                    self._deliver(source, same)
             except Exception as error:  # noqa: BLE001  # a thread must outlive anything
                 if not self._stop.is_set():
                     self._back_off(self._troubles.failed(part, error))
             else:
                 self._troubles.worked(part)
 
-    def _deliver(self, source: EventSource, message: QueueMessage) -> None:
+    def _deliver(self, source: EventSource, same: Sequence[QueueMessage]) -> None:
         part = f"a message of the queue {source.queue}"
         try:
-            source.handler(sqs_event(source.queue, message))
+            source.handler(sqs_event(source.queue, same[0]))
         except Exception as error:  # noqa: BLE001  # as Lambda: the message comes again
             self._back_off(self._troubles.failed(part, error))
             return
         self._troubles.worked(part)
-        self._queues.delete(source.queue, message.receipt)
+        for message in same:
+            self._queues.delete(source.queue, message.receipt)
 
     def _back_off(self, failures: int) -> None:
         self._stop.wait(back_off_seconds(failures))
@@ -125,6 +132,14 @@ class _MinuteRule:
             return False
         self._troubles.worked(part)
         return True
+
+
+def _by_body(messages: Sequence[QueueMessage]) -> list[list[QueueMessage]]:
+    """Messages that say the same, together, in the order in which they came."""
+    found: dict[str, list[QueueMessage]] = {}
+    for message in messages:
+        found.setdefault(message.body, []).append(message)
+    return list(found.values())
 
 
 def next_minute(now: datetime) -> datetime:

@@ -11,6 +11,9 @@ from ..entrypoints.events.due_tick import handle_due_tick
 from ..entrypoints.events.tick import handle_tick
 from .pump import EventSource, Handler
 
+# What SQS gives at most in one answer.
+_TICKS_TOGETHER = 10
+
 
 def minute_tick(services: Services) -> Callable[[], object]:
     """What EventBridge's minute rule starts."""
@@ -21,7 +24,7 @@ def event_sources(services: Services, recovery: Handler) -> list[EventSource]:
     """The queues that Lambda would read; run queues are read by workers."""
     dead: Callable[..., None] = partial(handle_dead_letter, services)
     return [
-        EventSource("tick", partial(handle_due_tick, services)),
+        EventSource("tick", partial(handle_due_tick, services), together=_TICKS_TOGETHER),
         EventSource("recovery", recovery),
         EventSource("run-lambda-dead", dead),
         EventSource("run-container-dead", dead),

@@ -70,12 +70,10 @@ def _follow(tx: Transaction, ids: IdSource, ends: Sequence[RunEnd]) -> None:
 
 
 def _release(tx: Transaction, run_ids: list[str], *, settled: bool, proved: bool) -> None:
-    tx.execute(QUERIES["end_claims"], run_ids=run_ids, proved=proved)
     if not settled:
         tx.execute(QUERIES["settle_write_claims"], run_ids=run_ids)
-    tx.execute(QUERIES["release_unsettling"], run_ids=run_ids)
+    tx.row(QUERIES["release_ended"], run_ids=run_ids, proved=proved)
     tx.execute(QUERIES["free_slots"], run_ids=run_ids)
-    tx.execute(QUERIES["drop_blockers"], run_ids=run_ids)
 
 
 def _append_ends(tx: Transaction, ids: IdSource, ends: Sequence[RunEnd], retries: Mapping[str, str]) -> None:

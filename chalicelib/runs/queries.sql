@@ -68,6 +68,12 @@ FROM claims c JOIN runs r ON r.run_id = c.run_id
 JOIN snapshot_jobs sj ON sj.snapshot_id = r.snapshot_id AND sj.job = r.job
 WHERE c.claim_id = :claim_id AND c.run_id = :run_id;
 
+-- name: claim_of_report
+-- The claim, and what was answered to this report of it before.
+SELECT c.claim_id, c.boot_id, c.accepted_at, c.ended_at, p.digest, p.response
+FROM claims c LEFT JOIN run_reports p ON p.claim_id = c.claim_id AND p.report_key = :report_key
+WHERE c.claim_id = :claim_id AND c.run_id = :run_id;
+
 -- name: accept_claim
 UPDATE claims SET boot_id = :boot_id, boot_partition = :boot_partition, accepted_at = COALESCE(accepted_at, :now),
     started_ref = COALESCE(started_ref, :started_ref)
@@ -93,9 +99,6 @@ WHERE n.snapshot_id = :snapshot_id AND n.node = ANY(:nodes::text[]);
 UPDATE runs SET status = 'running', started_at = :now WHERE run_id = :run_id AND status = 'claimed' AND cancel_requested_at IS NULL
 RETURNING run_id;
 
--- name: stored_report
-SELECT digest, response FROM run_reports WHERE claim_id = :claim_id AND report_key = :report_key;
-
 -- name: store_report
 INSERT INTO run_reports (claim_id, report_key, digest, response) VALUES (:claim_id, :report_key, :digest, :response::jsonb);
 
@@ -117,9 +120,17 @@ FROM jsonb_to_recordset(:rows::jsonb) AS e(run_id text, state text, end_reason t
 WHERE r.run_id = e.run_id AND e.sources ? r.status
 RETURNING r.run_id, r.location, r.target, r.job, r.shard;
 
--- name: end_claims
-UPDATE claims SET ended_at = :now, process_ended_at = CASE WHEN :proved THEN :now ELSE process_ended_at END
-WHERE run_id = ANY(:run_ids::text[]) AND ended_at IS NULL;
+-- name: release_ended
+-- The claims end; of write claims what does not settle goes, and what has waited for something waits no more.
+WITH ended AS (
+    UPDATE claims SET ended_at = :now, process_ended_at = COALESCE(process_ended_at, CASE WHEN :proved THEN :now END)
+    WHERE run_id = ANY(:run_ids::text[]) AND ended_at IS NULL
+), released AS (
+    DELETE FROM write_claims WHERE run_id = ANY(:run_ids::text[]) AND release_after IS NULL
+), unblocked AS (
+    DELETE FROM run_blockers WHERE run_id = ANY(:run_ids::text[])
+)
+SELECT 1 AS done;
 
 -- name: free_slots
 DELETE FROM slots WHERE run_id = ANY(:run_ids::text[]);
@@ -129,9 +140,6 @@ DELETE FROM slots WHERE run_id = ANY(:run_ids::text[]);
 UPDATE write_claims w SET release_after = :now::timestamptz + make_interval(secs => t.settle_seconds)
 FROM runs r JOIN targets t ON t.location = r.location AND t.target = r.target
 WHERE w.run_id = ANY(:run_ids::text[]) AND r.run_id = w.run_id AND t.settle_seconds > 0 AND w.release_after IS NULL;
-
--- name: release_unsettling
-DELETE FROM write_claims WHERE run_id = ANY(:run_ids::text[]) AND release_after IS NULL;
 
 -- name: release_settled
 DELETE FROM write_claims w USING (

@@ -27,9 +27,17 @@ class WorkerTokens(Protocol):
     """Mints the token that a worker gets for one claim (``access`` has it)."""
 
     def mint_worker_token(
-        self, tx: Transaction, *, run_id: str, claim_id: str, location: str, target: str, expires_at: datetime
+        self,
+        tx: Transaction,
+        *,
+        run_id: str,
+        claim_id: str,
+        location: str,
+        target: str,
+        expires_at: datetime,
+        first: bool = False,
     ) -> str:
-        """The secret; an earlier token of the claim ends."""
+        """The secret; an earlier token of the claim ends, unless this is known to be the ``first``."""
 
 
 def lock_run(tx: Transaction, run_id: str) -> dict[str, Any]:
@@ -42,7 +50,10 @@ def lock_run(tx: Transaction, run_id: str) -> dict[str, Any]:
 
 def live_claim(tx: Transaction, run: Mapping[str, Any], claim_id: str) -> dict[str, Any]:
     """The run's claim, refused when it is another's, has ended, or the run was cancelled."""
-    claim = tx.row(QUERIES["claim_of_run"], claim_id=claim_id, run_id=run["run_id"])
+    return _checked(run, claim_id, tx.row(QUERIES["claim_of_run"], claim_id=claim_id, run_id=run["run_id"]))
+
+
+def _checked(run: Mapping[str, Any], claim_id: str, claim: dict[str, Any] | None) -> dict[str, Any]:
     if run["status"] == "cancelled":
         raise RunCancelled(f"run {run['run_id']} was cancelled")
     if claim is None or claim["ended_at"] is not None:
@@ -69,7 +80,7 @@ def accept(tx: Transaction, ids: IdSource, tokens: WorkerTokens, run_id: str, re
         )
     expires_at = tx.now + timedelta(seconds=claim["timeout_seconds"] + WORKER_TOKEN_EXTRA_SECONDS)
     where = {"run_id": run_id, "claim_id": request.claim_id, "location": run["location"], "target": run["target"]}
-    token = tokens.mint_worker_token(tx, **where, expires_at=expires_at)
+    token = tokens.mint_worker_token(tx, **where, expires_at=expires_at, first=claim["accepted_at"] is None)
     return Accepted(**where, job=run["job"], worker_token=token, expires_at=expires_at)
 
 
@@ -113,12 +124,12 @@ def report(tx: Transaction, ids: IdSource, run_id: str, claim_id: str, sent: Rep
     run = lock_run(tx, run_id)
     marked = run["heartbeat_lost_at"] is not None
     digest = digest_of(sent.model_dump(mode="json"))
-    earlier = tx.row(QUERIES["stored_report"], claim_id=claim_id, report_key=sent.report_key)
-    if earlier is not None:
-        if earlier["digest"] != digest:
+    claim = tx.row(QUERIES["claim_of_report"], claim_id=claim_id, run_id=run_id, report_key=sent.report_key)
+    if claim is not None and claim["digest"] is not None:
+        if claim["digest"] != digest:
             raise ReportKeyReused.of_field("report_key", "this key was used with other content; use a new key")
-        return dict(earlier["response"]), marked
-    live_claim(tx, run, claim_id)
+        return dict(claim["response"]), marked
+    _checked(run, claim_id, claim)
     if marked and sent.kind == "terminal":
         marked = not heard_by_report(tx, ids, run_id, claim_id)
     answer = _take_report(tx, ids, run, sent)

@@ -40,6 +40,19 @@ def test_message_is_redelivered_after_its_visibility_until_handled(aws: Aws) -> 
     assert aws.queues.receive("tick", wait_seconds=1) == []
 
 
+def test_waiting_messages_that_say_the_same_are_one_call(aws: Aws) -> None:
+    handler = Handler(failures=0)
+    source = EventSource("tick", handler, together=10)
+    pump = EventPump(aws.queues, quiet, [source], clock=SystemClock(), say=lambda text: None)
+    for body in ("wake", "due", "wake", "wake"):
+        aws.queues.send("tick", body)
+    pump.start()
+    assert handler.worked.wait(BOUND)
+    pump.stop()
+    assert sorted(body for body, _ in handler.received) == ["due", "wake"]
+    assert aws.queues.receive("tick", wait_seconds=1) == []
+
+
 def test_message_that_is_never_handled_reaches_the_dead_letter_handler(aws: Aws) -> None:
     body = json.dumps({"v": 1, "run_id": "run_1", "claim_id": "clm_1", "shard": 0})
     never, dead = Handler(failures=1_000), Handler(failures=0)

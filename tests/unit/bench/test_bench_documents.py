@@ -10,7 +10,7 @@ import pytest
 import bench
 from bench.__main__ import NAMES, main
 from bench.document import Document, rounded
-from bench.peers import all_peers
+from bench.peers import peers_of
 
 DOCUMENT = Document(
     "ticks",
@@ -66,10 +66,35 @@ def test_another_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "invalid choice: 'speed'" in capsys.readouterr().err
 
 
-def test_every_peer_is_pinned_and_has_its_program() -> None:
-    folder = Path(next(iter(bench.__path__)))
-    peers = list(all_peers())
-    assert [peer.name for peer in peers] == ["croniter", "apscheduler", "dagster", "airflow"]
+@pytest.mark.parametrize(
+    ("benchmark", "names"),
+    [
+        ("ticks", ["croniter", "apscheduler", "dagster", "airflow"]),
+        ("claims", ["procrastinate", "pgqueuer"]),
+        ("burst", ["airflow", "dagster", "prefect"]),
+    ],
+)
+def test_every_peer_is_pinned_and_has_its_program(benchmark: str, names: list[str]) -> None:
+    peers = list(peers_of(benchmark))
+    assert [peer.name for peer in peers] == names
     assert all("==" in requirement for peer in peers for requirement in peer.requirements)
-    assert all((folder / "peer_programs" / f"with_{peer.name}.py").is_file() for peer in peers)
-    assert set(tomllib.loads((folder / "peers.toml").read_text(encoding="utf-8"))) == {"peer"}
+    assert all(peer.program_file.is_file() and peer.version for peer in peers)
+
+
+def test_every_table_of_the_peers_belongs_to_a_benchmark() -> None:
+    folder = Path(next(iter(bench.__path__)))
+    assert set(tomllib.loads((folder / "peers.toml").read_text(encoding="utf-8"))) == {"ticks", "claims", "burst"}
+
+
+def test_only_the_soak_takes_minutes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["claims", "--minutes", "3"])
+    assert ended.value.code == 2
+    assert "claims takes no --minutes" in capsys.readouterr().err
+
+
+def test_the_figures_of_each_peer_stand_under_its_name() -> None:
+    document = Document("burst", {}, {"airflow": {"version": "3.3.2", "unavailable": "no such package"}})
+    assert json.loads(document.to_json())["peers"]["airflow"]["unavailable"] == "no such package"
+    lines = [line.split(None, 2) for line in document.to_table().splitlines()[1:]]
+    assert lines == [["peers", "airflow.version", "3.3.2"], ["peers", "airflow.unavailable", "no such package"]]

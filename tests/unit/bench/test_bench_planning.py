@@ -51,7 +51,7 @@ def test_the_stopwatch_needs_the_standard_library_only() -> None:
 
 def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path) -> None:
     with pytest.raises(PeerUnavailable, match=r"no-such-folder"):
-        Peer("croniter", (str(tmp_path / "no-such-folder"),), tmp_path).answer({})
+        Peer("ticks", "croniter", "with_croniter.py", (str(tmp_path / "no-such-folder"),), tmp_path).answer({})
 
 
 def test_each_schedule_of_the_burst_owes_exactly_the_due_instant() -> None:
