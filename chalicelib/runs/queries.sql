@@ -123,7 +123,7 @@ RETURNING r.run_id, r.location, r.target, r.job, r.shard;
 -- name: release_ended
 -- The claims end; of write claims what does not settle goes, and what has waited for something waits no more.
 WITH ended AS (
-    UPDATE claims SET ended_at = :now, process_ended_at = COALESCE(process_ended_at, CASE WHEN :proved THEN :now END)
+    UPDATE claims SET ended_at = :now, process_ended_at = COALESCE(process_ended_at, CASE WHEN :proved THEN :now::timestamptz END)
     WHERE run_id = ANY(:run_ids::text[]) AND ended_at IS NULL
 ), released AS (
     DELETE FROM write_claims WHERE run_id = ANY(:run_ids::text[]) AND release_after IS NULL

@@ -200,6 +200,8 @@ class WorkerDriver(Driver):
         for boot in boots or [self.fleet.start(kind, chance, ())]:
             if not boot.open:
                 self.fleet.open(boot, chance, ())
+            if not boot.open:  # its table cannot be reached; a later round tries again
+                continue
             self.fleet.beat(boot, chance, ())
             boot.slots = 1_000
             while self.receive(boot):
