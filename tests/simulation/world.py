@@ -186,6 +186,7 @@ class World:
         until = self.clock.elapsed_seconds() + seconds
         stop = -1.0
         while stop < until:
+            self.board.resume_due()  # whoever became due while others acted, or it would hide those due after it
             now = self.clock.elapsed_seconds()
             stops = (self.board.next_resume_at(), *map(self.queues.next_visible_at, _READ_AT_ONCE), self._next_minute())
             stop = min([until, *(at for at in stops if at is not None and at > now)])
